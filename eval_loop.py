@@ -319,12 +319,13 @@ def same_bytes(file: str, raw: bytes, document: Document) -> None:
     """Refuses bytes that are not those of the rebuilt document, naming the fields that differ."""
     if canonical(document) == raw:
         return
+    told = "same value, other bytes"
     try:
         stored = parse_json(raw)
         fields = [name for name in {**stored, **document}
                   if stored.get(name) != document.get(name)]
-        told = f"fields {', '.join(fields)}" if fields else "same value, other bytes"
-    except (ValueError, TypeError) as error:
+        told = f"fields {', '.join(fields)}" if fields else told
+    except (ValueError, TypeError, AttributeError, RecursionError) as error:
         told = f"it {error}"
     raise Refused(f"{file}: differs from what its plan, references and receipts give ({told}); "
                   "restore the bytes that the program wrote")
@@ -339,10 +340,17 @@ def file_sha256(path: str) -> str:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
-def unlocked(path: str) -> bool:
+def unlocked(root: str, file: str) -> bool:
     """True when no process holds the file's lock; tested with a shared lock, so that two testers
-    do not see each other."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    do not see each other. A file that is not there is held by nobody."""
+    try:
+        descriptor = os.open(os.path.join(root, file),
+                             os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return True
+    except OSError as error:
+        raise Refused(f"{file}: cannot be opened ({error.strerror}); a plain file is expected, "
+                      "no link") from None
     try:
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
         return True
@@ -562,7 +570,8 @@ MOMENT = {  # what only the moment of a pending receipt knew
     "programSha256": SHA, "spendLimitUsd": MONEY, "callLimit": (COUNT, None),
     "environmentNames": Many(LITERAL)}
 FACTS = {   # what only the moment of a terminal receipt knew
-    "completedAtUtc": STAMP, "elapsedMilliseconds": (COUNT, None), "exitStatus": (COUNT, None),
+    "completedAtUtc": STAMP, "elapsedMilliseconds": (range(10**12), None),
+    "exitStatus": (range(-64, 256), None),
     "ended": (ENDINGS, None), "cliUnchanged": BOOLEAN,
     "lapsed": (frozenset({"expired", "revoked"}), None)}
 
@@ -785,7 +794,7 @@ def ended_reason(facts: Document, answer: Answer | None, stdout: bytes,
         return None if answer else ("error", "killed")
     if ended:
         return "error", ended
-    if exit_status < 0 or exit_status in (129, 130, 143):  # a signal that another sent
+    if exit_status is None or exit_status < 0 or exit_status in (129, 130, 143):  # a signal
         return "error", "killed"
     if exit_status == 1 and not stdout and re.match(rb"error: [^\n]*option", stderr):
         return "unserved", "bad-option"
@@ -1237,6 +1246,7 @@ class Calling:
         self.root, self.ledger, self.lapsed = root, ledger, lapsed
         self.program, self.identity = program, identity
         self.flights: set[Flight] = set()
+        self.claimed = 0                 # calls of this command that have a pending receipt
         self.interrupts = 0
         self.program_sha256 = file_sha256(__file__)
 
@@ -1297,6 +1307,7 @@ def claim(calling: Calling, call: Call, number: int) -> Flight | None:
             remove(os.path.join(root, f"{file}.stdout"))
             raise
         flight.pending_sha256 = sha256(raw)
+        calling.claimed += 1
         ledger.count(file, call.purpose, call.instrument.budget)
     return flight
 
@@ -1317,6 +1328,8 @@ def attempt(calling: Calling, call: Call, number: int) -> Document | None:
     Spends: money. Writes: pending receipt, stdout, stderr, terminal receipt. Refuses, with
     nothing spent, a CLI that is not the one hashed and what the purse does not hold.
     """
+    if call.purpose == "judge" and (lapsed := calling.lapsed()):
+        raise Refused(f"{call.stem}: not judged: the calibration is {lapsed}; calibrate again")
     if not calling.unchanged():
         raise Refused(f"{calling.program}: changed since this command hashed it; pin a private "
                       "copy of the CLI")
@@ -1338,6 +1351,10 @@ def attempt(calling: Calling, call: Call, number: int) -> Document | None:
         return close_call(calling, call, flight.file, flight.call_id, flight.pending_sha256, {
             "elapsedMilliseconds": int((elapsed_clock() - flight.started) * 1000),
             "exitStatus": exit_status, "ended": ended, "cliUnchanged": calling.unchanged()})
+    except (OSError, Refused) as error:
+        raise Refused(f"{flight.file}: the call was made, its answer is in {flight.file}.stdout, but "
+                      "its terminal receipt could not be written: make room and repeat the command",
+                      *getattr(error, "problems", [str(error)])) from None
     finally:
         calling.flights.discard(flight)
         flight.release()
@@ -1378,10 +1395,10 @@ def close_call(calling: Calling, call: Call, file: str, call_id: str, pending_sh
         {**facts, "completedAtUtc": utc_text(utc_now()), "lapsed": lapsed},
         read_stream(calling.root, f"{file}.stdout"),
         read_stream(calling.root, f"{file}.stderr"))
+    shutil.rmtree(os.path.join(PRIVATE_ROOT, call_id), ignore_errors=True)
     os.close(publish(calling.root, f"{file}.terminal.json", canonical(terminal)))
     with calling.ledger.locked():
         calling.ledger.close(file, terminal["costUsd"])
-    shutil.rmtree(os.path.join(PRIVATE_ROOT, call_id), ignore_errors=True)
     return terminal
 
 
@@ -1407,10 +1424,9 @@ def close_interrupted(calling: Calling, call: Call, left: Attempt) -> Document |
 def open_state(root: str, left: Attempt, elsewhere_ended: bool) -> str:
     """What became of an attempt without terminal: running, waiting (only its CLI still runs),
     uncertain (made on another machine), or interrupted."""
-    path = os.path.join(root, left.file)
-    if not unlocked(f"{path}.pending.json"):
+    if not unlocked(root, f"{left.file}.pending.json"):
         return "running"
-    if os.path.lexists(f"{path}.stdout") and not unlocked(f"{path}.stdout"):
+    if not unlocked(root, f"{left.file}.stdout"):
         return "waiting"
     here = left.pending["host"] == os.uname().nodename
     return "interrupted" if here or elsewhere_ended else "uncertain"
@@ -1427,6 +1443,7 @@ class Work:
         self.closed = 0                  # before this command
         self.unknown = 0                 # calls, closed then or now, whose answer is unknown
         self.not_called = 0              # refused by the purse
+        self.again = 0                   # unserved now, and may be tried again
         self.finished: list[tuple[str,
                                   Document]] = []  # by this command: file, terminal receipt
         self.stopped: list[str] = []     # why the command ended early
@@ -1443,9 +1460,12 @@ class Work:
             self.closed += 1
             self.unknown += is_unknown(made[-1].terminal)
 
-    def finish(self, file: str, terminal: Document, report: Report) -> None:
+    def finish(self, call: Call, number: int, terminal: Document, report: Report) -> None:
         """Note a call that ended now, and whether the command must stop."""
+        file = f"{call.directory}/{call.stem}.{number}"
         self.finished.append((file, terminal))
+        self.again += terminal["status"] == "unserved" and (
+            terminal["reason"] in REMEDY or number < call.environment["unservedAttempts"])
         self.unknown += is_unknown(terminal)
         reason = terminal["reason"]
         lately = [told["reason"] in MACHINERY_REASONS for _, told in self.finished[-3:]]
@@ -1510,7 +1530,7 @@ def settle_call(work: Work, future: Any, call: Call, number: int, others: bool,
     if terminal["costUsd"] != "unknown" and Decimal(terminal["costUsd"]) > Decimal(budget):
         work.stopped.append(f"{file}: cost {terminal['costUsd']} USD, above its reservation of "
                             f"{budget}; say the command again to accept that")
-    work.finish(file, terminal, report)
+    work.finish(call, number, terminal, report)
 
 
 def close_left(calling: Calling, work: Work, state: str, report: Report) -> None:
@@ -1519,13 +1539,13 @@ def close_left(calling: Calling, work: Work, state: str, report: Report) -> None
     stopped, left_over = list(work.stopped), work.open[state]
     work.open[state] = []
     for call, left in left_over:
-        path = os.path.join(calling.root, f"{left.file}.stdout")
-        while state == "waiting" and not unlocked(path) and not calling.interrupts and (
+        file = f"{left.file}.stdout"
+        while state == "waiting" and not unlocked(calling.root, file) and not calling.interrupts and (
                 utc_now() - parse_utc(left.pending["createdAtUtc"])
                 < timedelta(seconds=call.environment["timeoutSeconds"])):
             time.sleep(TICK_SECONDS)
         try:
-            running = state == "waiting" and not unlocked(path)
+            running = state == "waiting" and not unlocked(calling.root, file)
             terminal = None if running else close_interrupted(calling, call, left)
         except (Refused, OSError) as error:
             work.stopped += getattr(error, "problems", [f"{left.file}: {error}"])
@@ -1533,7 +1553,7 @@ def close_left(calling: Calling, work: Work, state: str, report: Report) -> None
         if terminal is None:
             work.open["waiting" if running else "running"].append((call, left))
         else:
-            work.finish(left.file, terminal, report)
+            work.finish(call, left.number, terminal, report)
     work.stopped = stopped  # how those ended is no reason to stop now
 
 
@@ -1624,7 +1644,7 @@ SHAPES: dict[str, Any] = {
 # The program's own documents: only what they refer to; the rest is rebuilt and compared.
 PROGRAM_SHAPES: dict[str, Document] = {
     "calibration": {"calibrationPlan": REFERENCE, "calibrationApproval": REFERENCE},
-    "comparison": {"plans": dict.fromkeys(ARMS, REFERENCE), "revoked": Many(ANYTHING, True)},
+    "comparison": {"plans": dict.fromkeys(ARMS, REFERENCE), "revoked": SHAPES["revocations"]["revocations"]},
     "decision-receipt": {"comparison": REFERENCE, "decisionDocument": REFERENCE}}
 
 # The field that only one kind of owner document has.
@@ -1972,9 +1992,10 @@ def _frontmatter(text: str, problems: list[str], warnings: list[str],
         yield number, key, value if quoted else re.sub(r"(^|\s)#.*", "", value).strip()
 
 
-def read_skill(experiment: Experiment, project: str, name: str, expected: str) -> bytes:
-    """The bytes of a project's one SKILL.md; b"" when a problem was noted."""
-    top, wanted = os.path.join(experiment.root, project), f".claude/skills/{name}/SKILL.md"
+def read_skill(experiment: Experiment, plan: Bound, name: str) -> bytes:
+    """The bytes of a plan's one SKILL.md; b"" when a problem was noted."""
+    project, wanted = plan["projectDir"], f".claude/skills/{name}/SKILL.md"
+    top = os.path.join(experiment.root, project)
     found = set()
     for path, directories, names in os.walk(top):
         names += [entry for entry in directories if os.path.islink(os.path.join(path, entry))]
@@ -1988,8 +2009,9 @@ def read_skill(experiment: Experiment, project: str, name: str, expected: str) -
     try:
         raw = read_bound(experiment.root, file)
         text = raw.decode("utf-8")
-        if sha256(raw) != expected:
-            raise Refused(hash_problem(file, raw, expected, "the plan's skillSha256"))
+        if sha256(raw) != plan["skillSha256"]:
+            raise Refused(hash_problem(file, raw, plan["skillSha256"],
+                                       f"{plan.file} $.skillSha256"))
         problems, warnings = scan_skill(file, name, text)
         experiment.problems += problems
         experiment.warnings += warnings
@@ -2767,13 +2789,13 @@ def other_receipts(experiment: Experiment, purpose: str, own: set[str],
                     yield Foreign(file, pending, sha256(raw))
 
 
-def foreign_terminal(experiment: Experiment, receipt: Foreign) -> Document:
-    """The terminal of another plan's calibration call; one without counts as unknown."""
+def foreign_terminal(experiment: Experiment, receipt: Foreign, fields: Document) -> Document:
+    """The terminal of another plan's call; one without counts as unknown."""
     file = f"{receipt.file}.terminal.json"
     if not os.path.lexists(os.path.join(experiment.root, file)):
         return {"status": "error", "verdict": "unknown"}
     terminal, _ = read_receipt(experiment.root, file, {
-        "pendingSha256": SHA, "status": TEXT, "verdict": VERDICT})
+        "pendingSha256": SHA, "status": TEXT, **fields})
     if terminal["pendingSha256"] != receipt.sha256:
         raise Refused(f"{file}: belongs to another pending receipt; restore it")
     return terminal
@@ -2883,7 +2905,8 @@ def calibration_document(experiment: Experiment, plan: Bound, approval: Bound) -
     rows = judged_samples(
         calls, terminals, {sample["id"] for sample in plan["samples"]
                            if "adjudication" in sample},
-        [(receipt.pending, foreign_terminal(experiment, receipt)) for receipt in earlier])
+        [(receipt.pending, foreign_terminal(experiment, receipt, {"verdict": VERDICT}))
+         for receipt in earlier])
     limits = plan.document.get("qualification")
     expires = parse_utc(issued) + timedelta(days=plan.document.get("validDays", 90))
     return {"kind": "calibration", "calibrationPlan": plan.reference,
@@ -2912,17 +2935,19 @@ def calibration_of(experiment: Experiment, policy: Bound) -> Calibration | None:
     if ("calibration", bound.file) not in experiment.built:
         document = calibration_document(experiment, experiment.at(bound, "calibrationPlan"),
                                         experiment.at(bound, "calibrationApproval"))
-        same_bytes(bound.file, canonical(bound.document), document)
-        same_hash(bound, document)
+        same_document(bound, document)
         experiment.built["calibration", bound.file] = Calibration(bound.sha256, document)
     return experiment.built["calibration", bound.file]
 
 
-def same_hash(bound: Bound, document: Document) -> None:
-    """Refuses a document whose value is right but whose bytes are not those written."""
+def same_document(bound: Bound, document: Document) -> None:
+    """Refuses a stored document that is not, byte for byte, the rebuilt one."""
     if sha256(canonical(document)) != bound.sha256:
-        raise Refused(f"{bound.file}: the same JSON value, but not the bytes that the program "
-                      "wrote; restore the original file")
+        fields = [name for name in {**bound.document, **document}
+                  if bound.document.get(name) != document.get(name)]
+        raise Refused(f"{bound.file}: differs from what its receipts give ("
+                      + (f"fields {', '.join(fields)}" if fields else "same value, other bytes")
+                      + "); restore the bytes that the program wrote, or move it away and repeat")
 
 
 def revocations_of(experiment: Experiment, calibration: Calibration | None) -> list[Document]:
@@ -3036,13 +3061,16 @@ def arm_of(experiment: Experiment, plan: Bound) -> Arm:
     if inventory.document is None:
         raise Refused(f"{inventory.file}: missing; a held-out plan needs the sealed inventory: "
                       "fetch it from its custodian")
-    skill = read_skill(experiment, plan["projectDir"], policy["skillName"], plan["skillSha256"])
+    skill = read_skill(experiment, plan, policy["skillName"])
     if os.path.commonpath([plan["projectDir"], plan["resultDir"]]) in (
             plan["projectDir"], plan["resultDir"]):
         experiment.problems.append(f"{plan.file}: $.resultDir: expected a directory outside the "
                                    f"Skill project, got {plan['resultDir']}")
     before = predecessors(experiment, plan, policy)
     taken = {other.directory: other.plan.file for other in before.values()}
+    if calibration:
+        judge_plan = experiment.at(calibration.document, "calibrationPlan")
+        taken[judge_plan["resultDir"]] = judge_plan.file
     if plan["resultDir"] in taken:
         experiment.problems.append(f"{plan.file}: $.resultDir: expected a directory of its own, got "
                                    f"that of {taken[plan['resultDir']]}")
@@ -3055,51 +3083,49 @@ def arm_of(experiment: Experiment, plan: Bound) -> Arm:
 
 
 def predecessors(experiment: Experiment, plan: Bound, policy: Bound) -> dict[str, Arm]:
-    """The development arms that a plan stands on; notes where its diagnosis or unlock does not
-    fit their rebuilt scores."""
-    if "diagnosis" in plan.document:
-        given = experiment.at(plan, "diagnosis")
-        baseline = arm_of(experiment, experiment.at(given, "baselinePlan"))
-        link_problems(experiment, plan, given, baseline, policy)
-        failed = {(row["caseId"], row["testId"]) for row in settled(experiment, baseline).rows
-                  if row["verdict"] != "pass"}
-        experiment.problems += [
-            f"{given.file}: $.observedFailures[{index}]: expected a check that the baseline did "
-            f"not pass, got {item['caseId']}.{item['testId']}"
-            for index, item in enumerate(given["observedFailures"])
-            if (item["caseId"], item["testId"]) not in failed]
-        return {"baselineDevelopment": baseline}
-    if "heldoutUnlock" in plan.document:
-        given = experiment.at(plan, "heldoutUnlock")
-        candidate = arm_of(experiment, experiment.at(given, "candidateDevelopmentPlan"))
-        link_problems(experiment, plan, given, candidate, policy)
-        experiment.settle()
-        unlock_problems(experiment, given, candidate)
-        return {**candidate.before, "candidateDevelopment": candidate}
-    return {}
-
-
-def link_problems(experiment: Experiment, plan: Bound, given: Bound, earlier: Arm,
-                  policy: Bound) -> None:
-    """Note where an approval does not fit the arm approved, the plan that uses it, the policy."""
-    tally = settled(experiment, earlier)
-    name, score = (("baselineDevelopment", "baselineScoreSha256") if given.kind == "diagnosis"
-                   else ("candidateDevelopment", "candidateDevelopmentScoreSha256"))
-    experiment.expect(f"{given.file}: {earlier.plan.file}", name, earlier.name,
-                      "name that plan")
+    """The development arms that a plan stands on; notes where it does not fit what was approved."""
+    field = next((name for name in ("diagnosis", "heldoutUnlock") if name in plan.document), None)
+    if field is None:
+        return {}
+    given = experiment.at(plan, field)
+    earlier = approved_arm(experiment, given)
+    skill = given["candidateSkillSha256"]
+    if plan["variant"] == "baseline":
+        skill = earlier.before["baselineDevelopment"].plan["skillSha256"]
+    experiment.expect(f"{plan.file}: $.skillSha256", skill, plan["skillSha256"],
+                      f"the Skill approved in {given.file}; a revised one is a new candidate")
     experiment.expect(f"{plan.file}: $.policy.sha256", earlier.policy.sha256, policy.sha256,
                       f"the policy of {earlier.plan.file}: all four plans have one")
-    experiment.expect(f"{given.file}: $.{score}", tally.score_sha256, given[score])
-    approved = given["candidateSkillSha256"]
-    if given.kind == "heldout-unlock":
-        experiment.expect(f"{given.file}: $.candidateSkillSha256", earlier.plan["skillSha256"],
-                          approved, "a revised Skill starts as a new candidate on development")
-        if plan["variant"] == "baseline" and "baselineDevelopment" in earlier.before:
-            approved = earlier.before["baselineDevelopment"].plan["skillSha256"]
-    experiment.expect(f"{plan.file}: $.skillSha256", approved, plan["skillSha256"],
-                      f"the Skill approved in {given.file}; a revised one is a new candidate")
+    return {**earlier.before, earlier.name: earlier}
+
+
+def approved_arm(experiment: Experiment, given: Bound) -> Arm:
+    """The arm that a diagnosis or an unlock approves; notes where its rebuilt score disagrees."""
+    diagnosis = given.kind == "diagnosis"
+    field, name, score = (
+        ("baselinePlan", "baselineDevelopment", "baselineScoreSha256") if diagnosis else
+        ("candidateDevelopmentPlan", "candidateDevelopment", "candidateDevelopmentScoreSha256"))
+    arm = arm_of(experiment, experiment.at(given, field))
+    if arm.name != name:
+        raise Refused(f"{given.file}: $.{field}: expected a {name} plan, got {arm.name}")
+    tally = settled(experiment, arm)
+    experiment.expect(f"{given.file}: $.{score}", tally.score_sha256, given[score],
+                      f"look at {arm.directory}/score.json and approve again")
     experiment.later(f"{given.file}: $.approvedAtUtc", given["approvedAtUtc"], tally.last,
-                     f"the last receipt of {earlier.plan.file}")
+                     f"the last receipt of {arm.plan.file}")
+    if diagnosis:
+        failed = {(row["caseId"], row["testId"]) for row in tally.rows if row["verdict"] != "pass"}
+        experiment.problems += [
+            f"{given.file}: $.observedFailures[{index}]: expected a check that the baseline did "
+            f"not pass, got {item['caseId']}.{item['testId']}; name one of score.json"
+            for index, item in enumerate(given["observedFailures"])
+            if (item["caseId"], item["testId"]) not in failed]
+    else:
+        experiment.expect(f"{given.file}: $.candidateSkillSha256", arm.plan["skillSha256"],
+                          given["candidateSkillSha256"],
+                          "a revised Skill starts as a new candidate on development")
+        unlock_problems(experiment, given, arm)
+    return arm
 
 
 def unlock_problems(experiment: Experiment, given: Bound, candidate: Arm) -> None:
@@ -3207,19 +3233,28 @@ def settled(experiment: Experiment, arm: Arm) -> Tally:
     return experiment.built["tally", arm.plan.file]
 
 
-def exposures(cases: list[Case], receipts: list[Foreign]) -> Iterator[str]:
+def exposures(experiment: Experiment, cases: list[Case], receipts: list[Foreign]) -> Iterator[str]:
     """Held-out cases whose input, family or source a Skill run of another plan has seen."""
     known = [{getattr(case.place, part): case.id for case in cases}
              for part in ("text", "family", "source")]
     for receipt in receipts:
-        seen = (receipt.pending["normalisedInputSha256"],
-                normalise(receipt.pending["caseGroup"]),
+        seen = (receipt.pending["normalisedInputSha256"], normalise(receipt.pending["caseGroup"]),
                 normalise(receipt.pending["sourceId"]))
-        for what, place, value in zip(("input", "family", "source"), known, seen, strict=True):
-            if value in place:
-                yield (f"held-out case {place[value]} is exposed: {receipt.file}.pending.json has "
-                       f"its {what}")
-                break
+        hits = [(what, place[value]) for what, place, value in zip(
+            ("input", "family", "source"), known, seen, strict=True) if value in place]
+        if hits and not foreign_unserved(experiment, receipt):
+            yield (f"held-out case {hits[0][1]} is exposed: {receipt.file}.pending.json has its "
+                   f"{hits[0][0]}")
+
+
+def foreign_unserved(experiment: Experiment, receipt: Foreign) -> bool:
+    """Whether another plan's call reached no model, by its terminal and by its own output."""
+    terminal = foreign_terminal(experiment, receipt, {"stdoutSha256": SHA})
+    if terminal["status"] != "unserved":
+        return False
+    stdout = read_stream(experiment.root, f"{receipt.file}.stdout")
+    answer = read_answer(stdout, receipt.pending["callId"])
+    return sha256(stdout) == terminal["stdoutSha256"] and not (answer and answer.models)
 
 
 def four_arms(experiment: Experiment, plans: list[Bound]) -> dict[str, Arm]:
@@ -3265,7 +3300,7 @@ def comparison_document(experiment: Experiment, arms: dict[str, Arm], revoked: l
                                  max(tally.last for tally in tallies.values())))
     weighed = weigh(arm.policy.document, rows, families)
     leaks, notes = candidate_leaks(arm.skill, before.skill, arm.cases)
-    reasons = [*weighed.pop("reasons"), *exposures(arm.cases, others),
+    reasons = [*weighed.pop("reasons"), *exposures(experiment, arm.cases, others),
                *(f"leakage: {leak}" for leak in leaks)]
     if calibration and not calibration.usable:
         reasons.append(f"the judge's calibration is {calibration.document['status']}")
@@ -3348,8 +3383,7 @@ def stored_comparison(experiment: Experiment, bound: Bound) -> tuple[Document, d
     """A comparison on disk, rebuilt from its four plans and found equal: (document, arms)."""
     arms = four_arms(experiment, [experiment.at(bound["plans"], name) for name in ARMS])
     document = comparison_document(experiment, arms, bound["revoked"])
-    same_bytes(bound.file, canonical(bound.document), document)
-    same_hash(bound, document)
+    same_document(bound, document)
     return document, arms
 
 
@@ -3444,6 +3478,8 @@ def open_experiment(*documents: str) -> tuple[Experiment, list[str]]:
     """
     root = os.path.realpath(os.path.dirname(documents[0]) or ".")
     for document in documents:
+        if not os.path.isdir(root) or not os.path.basename(document):
+            raise Refused(f"{document}: expected a document, got no file's name")
         if os.path.realpath(os.path.dirname(document) or ".") != root:
             raise Refused(f"{document}: expected a document at the top of {root}, the directory of "
                           "the first document")
@@ -3467,6 +3503,8 @@ def holds_receipts(directory: str) -> bool:
 
 def named(experiment: Experiment, file: str, *kinds: str) -> Bound:
     """A document named on the command line, with all that it refers to; of one of these kinds."""
+    if not os.path.lexists(os.path.join(experiment.root, file)):
+        raise Refused(f"{file}: missing; {MAKER.get(kinds[0], 'write it from its template')}")
     bound = experiment.load({"file": file}, "")
     experiment.settle()
     if bound.kind not in kinds:
@@ -3523,7 +3561,7 @@ def perform(experiment: Experiment, options: argparse.Namespace, calling: Callin
         make_calls(calling, work, options.jobs, Progress(work, calling.ledger))
     finally:
         signal.signal(signal.SIGINT, before)
-    if work.stopped and not work.finished:
+    if work.stopped and not work.finished and not calling.claimed:
         raise Refused(*work.stopped)
     with calling.ledger.locked():  # count what was there before, too
         pass
@@ -3540,7 +3578,7 @@ def perform(experiment: Experiment, options: argparse.Namespace, calling: Callin
             ("waiting", "its CLI still runs; fuser names the process")):
         say(*(f"{state}: {left.file}.stdout: {meaning}" for _, left in work.open[state]))
     say(*ledger_lines(calling.ledger, work.not_called))
-    unfinished = work.todo or work.open["running"] or work.open["waiting"]
+    unfinished = work.todo or work.again or work.open["running"] or work.open["waiting"]
     next_step(repeat if unfinished or work.open["uncertain"] or calling.interrupts else then)
     if calling.interrupts:
         return INTERRUPTED
@@ -3662,13 +3700,19 @@ def check_plan(experiment: Experiment, plan: Bound) -> list[str]:
 
 def check_unlock(experiment: Experiment, unlock: Bound) -> list[str]:
     """What an unlock opens."""
-    arm = arm_of(experiment, experiment.at(unlock, "candidateDevelopmentPlan"))
-    unlock_problems(experiment, unlock, arm)
-    return check_policy(experiment, arm.policy)
+    return check_policy(experiment, approved_arm(experiment, unlock).policy)
+
+
+def check_diagnosis(experiment: Experiment, diagnosis: Bound) -> list[str]:
+    """What a diagnosis approves."""
+    arm = approved_arm(experiment, diagnosis)
+    return [f"{diagnosis.file}: {len(diagnosis['observedFailures'])} failures of {arm.plan.file}; "
+            f"the candidate with SKILL.md {diagnosis['candidateSkillSha256']} may be developed"]
 
 
 CHECKS = {"environment": check_environment, "policy": check_policy, "plan": check_plan,
-          "calibration-plan": check_calibration_plan, "heldout-unlock": check_unlock}
+          "calibration-plan": check_calibration_plan, "diagnosis": check_diagnosis,
+          "heldout-unlock": check_unlock}
 
 
 def calibration_ready(experiment: Experiment, plan: Bound) -> None:
@@ -3773,11 +3817,27 @@ def arms_for_calls(options: argparse.Namespace) -> tuple[Experiment, list[Arm]]:
                         for name in wrong))
     if experiment.late:
         raise Refused(*experiment.late)
+    if shared := repeated(arm.directory for arm in arms):
+        raise Refused(f"resultDir {shared[0]}: both plans use it; a result directory belongs to one "
+                      "plan")
     for arm in arms:
+        refuse_foreign(experiment, arm)
         if stored_score(experiment, arm) is not None and settled(experiment, arm).possible:
             raise Refused(f"{arm.plan.file}: its score exists; a scored plan accepts no further "
                           "call: start a new plan")
     return experiment, arms
+
+
+def refuse_foreign(experiment: Experiment, arm: Arm) -> None:
+    """Refuses a result directory that another plan has begun to use."""
+    names = receipt_names(experiment.root, arm.directory)
+    for stem in [stem for stem, parts in sorted(names.items()) if "pending.json" in parts][:1]:
+        file = f"{arm.directory}/{stem}.pending.json"
+        pending, _ = read_receipt(experiment.root, file, {"bound": Names(ANYTHING, LITERAL)})
+        experiment.expect(f"{file}: bound planSha256", arm.plan.sha256,
+                          pending["bound"].get("planSha256"), f"{arm.plan.file} needs a resultDir "
+                          "of its own")
+    experiment.settle()
 
 
 def alternating(arms: list[Arm], wanted: list[str] | None) -> Iterator[tuple[Arm, Case]]:
@@ -3799,7 +3859,7 @@ def refuse_exposed(experiment: Experiment, arms: list[Arm]) -> None:
                 experiment, "run", {one.directory for one in arms}, "9")
                 if receipt.pending["bound"].get("heldoutUnlockSha256") != unlock
                 or receipt.pending["variant"] == arm.plan["variant"]]
-            if seen := list(exposures(arm.cases, others)):
+            if seen := list(exposures(experiment, arm.cases, others)):
                 raise Refused(*seen)
 
 
@@ -3830,13 +3890,18 @@ def cmd_judge(options: argparse.Namespace) -> int:
     experiment, arms = arms_for_calls(options)
     calibration = arms[0].calibration
     refuse_judge(experiment, arms[0].policy, calibration)
+    known = {test.id for case in arms[0].cases for test in case.tests if test.kind == "judge"}
+    if wrong := sorted(set(options.test or ()) - known):
+        raise Refused(*(f"--test {name}: expected a judge test of {arms[0].plan.file}"
+                        for name in wrong))
     calling = calling_for(experiment, options, arms[0].environment, True,
                           lambda: lapse(experiment.root, calibration, utc_now()))
     work, missing = Work(experiment.root, options.elsewhere_ended), 0
     names = {arm.directory: receipt_names(experiment.root, arm.directory) for arm in arms}
     for arm, case in alternating(arms, options.case):
         run = closed_run(experiment, calling, arm, case, names[arm.directory], work)
-        missing += not run or run[-1].status in ("open", "unserved")
+        missing += bool(next_number(run, arm.environment["unservedAttempts"])) or (
+            run[-1].status == "open")
         for test in case.tests if answered(run) else ():
             if test.kind == "judge" and test.id in (options.test or [test.id]):
                 call = judge_call(arm, case, test, run[-1])
@@ -4030,13 +4095,12 @@ def cmd_verify(options: argparse.Namespace) -> int:
         elif bound.kind == "comparison":
             stored_comparison(experiment, bound)
         elif bound.kind == "calibration":
-            same_hash(bound, calibration_document(experiment, experiment.at(
+            same_document(bound, calibration_document(experiment, experiment.at(
                 bound, "calibrationPlan"), experiment.at(bound, "calibrationApproval")))
         else:
             document = decision_document(experiment, experiment.at(bound, "comparison"),
                                          experiment.at(bound, "decisionDocument"))
-            same_bytes(bound.file, canonical(bound.document), document)
-            same_hash(bound, document)
+            same_document(bound, document)
     hashes |= {bound.sha256 for bound in experiment.bound.values()}
     hashes |= {built.score_sha256 for built in experiment.built.values() if isinstance(built, Tally)}
     if missing := sorted(set(options.trust or ()) - hashes):

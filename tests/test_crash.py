@@ -131,13 +131,13 @@ def test_closing_an_interrupted_call_may_itself_be_killed_at_any_step(pair, rece
             faults.when(lambda one=bench.experiment: not faults.left_running(one))
         bench.keep(name)
     words = pair[0].stages[stage].words
-    pair[0].restore(name)
+    restore_with_private_directory(pair[0], name)
     closing = pair[0].well(*words, allowed=(0, 4)).steps
     closing = closing[:next(at for at, step in enumerate(closing) if "d02" in step)]
     assert len(closing) >= 8
 
     def crash(bench, number):
-        bench.restore(name)
+        restore_with_private_directory(bench, name)
         assert bench.say(*words, killAt=number).status == -signal.SIGKILL
         again = bench.say(*words)
         assert again.status == (0 if received else 4), again
@@ -146,9 +146,21 @@ def test_closing_an_interrupted_call_may_itself_be_killed_at_any_step(pair, rece
             "d01.run").items() if document["kind"] == "terminal"]
         assert answers == ["ok" if received else "error"]
         assert len(bench.experiment.call_log()) == 1          # of d02
+        return faults.private_directories(bench.experiment)
 
-    faults.side_by_side(pair, crash, range(1, len(closing) + 1))
+    left = faults.side_by_side(pair, crash, range(1, len(closing) + 1))
     STEPS_CRASHED[name] = len(closing)
+    assert not any(left)
+
+
+def restore_with_private_directory(bench: faults.Bench, name: str) -> None:
+    """Restore a snapshot that holds an open call, and the private directory of that call."""
+    bench.restore(name)
+    faults.private_directories(bench.experiment)
+    receipts = bench.experiment.receipts()
+    for name, document in receipts.items():
+        if name.replace(".pending.", ".terminal.") not in receipts:
+            (faults.PRIVATE_ROOT / document["callId"] / "home").mkdir(parents=True)
 
 
 def test_four_calls_at_a_time_killed_at_any_moment_are_each_made_once(pair):

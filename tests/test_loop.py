@@ -598,7 +598,7 @@ def test_from_eight_to_nine_of_ten_is_a_gain_of_exactly_a_tenth(make, minimum, s
     experiment.compare(expect=status)
     told = comparison(experiment)
     assert [told["heldout"]["scores"][arm]["passed"]
-            for arm in ("baselineHeldout", "candidateHeldout")] == [8, 9]
+            for arm in VARIANTS] == [8, 9]
     assert [reason for reason in told["reasons"] if "minimumHeldoutGain" not in reason] == []
     assert bool(told["reasons"]) == (status == 4)
 

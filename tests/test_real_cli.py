@@ -909,11 +909,10 @@ def test_what_the_next_call_would_share_stops_at_once_and_can_be_repeated(
 
 def test_without_a_server_no_call_counts_as_asked_and_later_ones_succeed(
         version_of_cli, tmp_path):
-    with MockApi() as reserved:
-        port = reserved.port
     cli, version = version_of_cli("pinned")
     made = World(tmp_path, cli, version, development=2, judge=False,
-                 url=f"http://127.0.0.1:{port}", fields={"unservedAttempts": 2})
+                 fields={"unservedAttempts": 2})
+    made.api.server.server_close()            # nothing listens there now
     made.experiment.jobs = 1
     plan = made.experiment.planned()
     made.experiment.command("run", plan, expect=(4, 6))
@@ -922,8 +921,7 @@ def test_without_a_server_no_call_counts_as_asked_and_later_ones_succeed(
             f"results/baseline-development/{case}.run.1.terminal.json")
         assert (said["status"], said["reason"], said["costUsd"]) == (
             "unserved", "unreachable", "0")
-    rules = made.api.rules
-    made.api = MockApi(port=port, rules=rules)
+    made.api = MockApi(port=made.api.port, rules=made.api.rules)
     with made:
         made.experiment.command("run", plan, expect=(0, 4))
         assert len(made.api.posts()) <= 2
