@@ -63,6 +63,7 @@ Parts = dict[str, set[str]]       # receipts of a directory: stem with number ->
 FILE_LIMIT = 10_000_000           # bytes of any document, input, truth, or criterion
 PROMPT_LIMIT = 10_000_000         # bytes on the CLI's standard input; it refuses 12 MB
 OUTPUT_LIMIT = 64 * 1024 * 1024   # bytes of one call's standard output or error
+ANSWER_LIMIT = 16 * 1024 * 1024   # bytes of output that are read as an answer; more is none
 VALUE_LIMIT = 4_000_000           # JSON values in a call's output; more is no answer of this CLI
 PROBLEM_LIMIT = 1_000             # problems shown of one document
 PATTERN_LIMIT = 10_000            # characters of one regular expression
@@ -698,7 +699,7 @@ class Answer(NamedTuple):
 
 def read_answer(stdout: bytes, call_id: str) -> Answer | None:
     """The answer, or None when the bytes are not one complete result of this call."""
-    if sum(map(stdout.count, (b"{", b"[", b","))) > VALUE_LIMIT:
+    if len(stdout) > ANSWER_LIMIT or sum(map(stdout.count, (b"{", b"[", b","))) > VALUE_LIMIT:
         return None
     try:
         items = parse_json(stdout)
@@ -890,8 +891,8 @@ def valid_reply(reply: Any) -> bool:
             and reply["evidence"].strip() != "" and reply["verdict"] in VERDICTS)
 
 
-PLAIN = str.maketrans({**dict.fromkeys("‘’‚‛′`", "'"), **dict.fromkeys("“”„‟″«»", '"'),
-                       **dict.fromkeys("‐‑‒–—―−", "-"), **dict.fromkeys("*_#>~|", None)})
+PLAIN = str.maketrans({**dict.fromkeys("‘’‚‛′", "'"), **dict.fromkeys("“”„‟″«»", '"'),
+                       **dict.fromkeys("‐‑‒–—―−", "-"), **dict.fromkeys("*_#>~|`", None)})
 
 
 def quote_form(text: str) -> str:
@@ -904,7 +905,8 @@ def quote_form(text: str) -> str:
 
 def quote_occurs(quoted: str, output: str) -> bool:
     """True when the pieces of a quote, split at its ellipses, occur in the output in order."""
-    pieces, position = [piece.strip() for piece in quoted.split("...") if piece.strip()], 0
+    pieces, position = re.split(r"\[\.{3,}\]|\.{3,}", quoted), 0
+    pieces = [piece.strip() for piece in pieces if piece.strip()]
     for piece in pieces:
         position = output.find(piece, position)
         if position < 0:
@@ -1016,10 +1018,15 @@ def read_attempts(root: str, call: Call, names: Parts) -> list[Attempt]:
             "environmentNames": environment_names(call.environment, key_set)}))
         terminal, digest = None, None
         if "terminal.json" in parts:
-            terminal, told = read_receipt(root, f"{file}.terminal.json", FACTS)
+            terminal, told = read_receipt(root, f"{file}.terminal.json", {
+                **FACTS, "stdoutSha256": SHA, "stderrSha256": SHA})
+            streams = [read_stream(root, f"{file}.{name}") for name in ("stdout", "stderr")]
+            for name, stream in zip(("stdout", "stderr"), streams, strict=True):
+                if sha256(stream) != terminal[f"{name}Sha256"]:
+                    raise Refused(f"{file}.{name}: not the bytes that {file}.terminal.json binds; "
+                                  "restore the one that changed")
             same_bytes(f"{file}.terminal.json", told, terminal_document(
-                call, pending["callId"], sha256(raw), terminal,
-                read_stream(root, f"{file}.stdout"), read_stream(root, f"{file}.stderr")))
+                call, pending["callId"], sha256(raw), terminal, *streams))
             digest = sha256(told)
         made.append(Attempt(len(made) + 1, file, pending, sha256(raw), terminal, digest))
     return made
@@ -2309,32 +2316,36 @@ class Judged(NamedTuple):
 
 
 def class_counts(rows: list[Judged], alpha: Fraction) -> Document:
-    """The 3x3 counts of one criterion and slice, each class's errors and bound, abstentions."""
+    """The 3x3 counts of one criterion and slice, each class's errors and bound, abstentions.
+
+    On a sample labelled unknown the judge's own unknown is right; a fault of the machinery is an
+    abstention there, too.
+    """
     counts = {label: {verdict: sum((row.label, row.verdict) == (label, verdict) for row in rows)
                       for verdict in VERDICTS} for label in VERDICTS}
 
-    def errors_of(labels: tuple[str, ...], wrong: tuple[str, ...]) -> Document:
-        n = sum(sum(counts[label].values()) for label in labels)
-        errors = sum(counts[label][verdict] for label in labels for verdict in wrong)
+    def errors_of(labels: tuple[str, ...], wrong: tuple[str, ...], more: int = 0) -> Document:
+        n = more + sum(sum(counts[label].values()) for label in labels)
+        errors = more + sum(counts[label][verdict] for label in labels for verdict in wrong)
         return {"errors": errors, "n": n,
                 "upperBound": decimal_text(upper_bound(errors, n, alpha))}
 
-    return {"counts": counts,
-            **{name: errors_of((label,), wrong) for name, (label, wrong, _) in CLASSES.items()},
-            "abstention": errors_of(("pass", "fail"), ("unknown",)),
-            "machineryUnknowns": sum(row.verdict == "unknown" and not row.own for row in rows)}
+    classes = {name: errors_of((label,), wrong) for name, (label, wrong, _) in CLASSES.items()}
+    faults = sum(row.label == "unknown" == row.verdict and not row.own for row in rows)
+    abstained = errors_of(("pass", "fail"), ("unknown",), faults)
+    return {"counts": counts, **classes, "abstention": abstained}
 
 
-def further_samples(errors: int, n: int, limit: Fraction, alpha: Fraction) -> int:
+def further_samples(errors: int, n: int, limit: Fraction, alpha: Fraction) -> str:
     """How many more samples without a further error would bring a bound to its limit."""
-    low, high = n, max(2 * n, 32)
-    while upper_bound(errors, high, alpha) > limit and high < 50_000:
-        low, high = high, 2 * high
+    low, high = n, 100_000
+    if upper_bound(errors, high, alpha) > limit:
+        return "more than 100,000"
     while high - low > 1:
         middle = (low + high) // 2
         reached = upper_bound(errors, middle, alpha) <= limit
         low, high = (low, middle) if reached else (middle, high)
-    return high - n
+    return str(high - n)
 
 
 def group_name(group: Document) -> str:
@@ -2625,24 +2636,28 @@ def grader_lines(candidate: bytes, baseline: bytes) -> list[str]:
 
 
 def power_sentences(families: int, limit: Fraction) -> list[str]:
-    """What a held-out set of independent families can detect at the registered p."""
-    if limit == 1:
-        return ["No test of chance is registered (maximumGainPValue 1): a gain may be luck."]
-    p = short(decimal_text(limit))
-    least = next((n for n in range(1, 40) if Fraction(1, 2**n) <= limit), 40)
+    """What a held-out set of independent families can show; the finding needs p <= 0.05 at least,
+    whatever is registered."""
+    alpha = min(limit, ONE_IN_20)
+    p, least = short(decimal_text(alpha)), 1
+    while Fraction(1, 2**least) > alpha and least < 100:
+        least += 1
+    told = ["No test of chance is registered (maximumGainPValue 1): a gain may be luck."] if (
+        limit == 1) else []
     if families < least:
-        return [f"With {families} families no outcome can reach p <= {p}. This run can show "
-                "regressions and examples; it cannot show an improvement. At least "
-                f"{least} families are needed."]
+        return told + [f"With {families} families no outcome can reach p <= {p}. This run can show "
+                       "regressions and examples; it cannot show an improvement. At least "
+                       f"{least} families are needed."]
     about = "at least " if families > 200 else ""
-    told = [f"{about}{math.floor(100 * sign_test_power(min(families, 200), gain + 5, 5, limit))} % "
-            f"for a true gain of 0.{gain // 10}" for gain in (10, 20, 30, 50)]
-    return [f"This held-out set has {families} independent families. With 5 % of them getting "
-            f"worse by chance, the chance to reach p <= {p} is {', '.join(told)}.",
-            f"At least {least} families, all better, are needed to reach it at all. The same Skill "
-            f"twice would reach it at most {percent(limit)} of the time.",
-            "A result that is not significant says almost nothing about whether the revision is "
-            "better."]
+    chances = [f"{about}{math.floor(100 * sign_test_power(min(families, 200), gain + 5, 5, alpha))}"
+               f" % for a true gain of 0.{gain // 10}" for gain in (10, 20, 30, 50)]
+    return told + [
+        f"This held-out set has {families} independent families. With 5 % of them getting worse by "
+        f"chance, the chance to reach p <= {p} is {', '.join(chances)}.",
+        f"At least {least} families, all better, are needed to reach it at all. The same Skill "
+        f"twice would reach the registered p at most {percent(limit)} of the time.",
+        "A result that is not significant says almost nothing about whether the revision is "
+        "better."]
 
 
 # ---------------------------------------------------------------- Stages
@@ -3067,6 +3082,11 @@ def arm_of(experiment: Experiment, plan: Bound) -> Arm:
         experiment.problems.append(f"{plan.file}: $.resultDir: expected a directory outside the "
                                    f"Skill project, got {plan['resultDir']}")
     before = predecessors(experiment, plan, policy)
+    heldout_cases = experiment.at(policy, "heldoutCases")
+    if plan["variant"] == "candidate" and before and heldout_cases.document:
+        leaks, _ = candidate_leaks(skill, before["baselineDevelopment"].skill,
+                                   cases_of(experiment, heldout_cases))
+        experiment.problems += [f"leakage: {leak}" for leak in leaks]
     taken = {other.directory: other.plan.file for other in before.values()}
     if calibration:
         judge_plan = experiment.at(calibration.document, "calibrationPlan")
@@ -3299,9 +3319,8 @@ def comparison_document(experiment: Experiment, arms: dict[str, Arm], revoked: l
     others = list(other_receipts(experiment, "run", {one.directory for one in arms.values()},
                                  max(tally.last for tally in tallies.values())))
     weighed = weigh(arm.policy.document, rows, families)
-    leaks, notes = candidate_leaks(arm.skill, before.skill, arm.cases)
-    reasons = [*weighed.pop("reasons"), *exposures(experiment, arm.cases, others),
-               *(f"leakage: {leak}" for leak in leaks)]
+    _, notes = candidate_leaks(arm.skill, before.skill, arm.cases)
+    reasons = [*weighed.pop("reasons"), *exposures(experiment, arm.cases, others)]
     if calibration and not calibration.usable:
         reasons.append(f"the judge's calibration is {calibration.document['status']}")
     reasons += [f"the calibration was revoked at {entry['revokedAtUtc']}: {entry['reason']}"
@@ -3504,7 +3523,8 @@ def holds_receipts(directory: str) -> bool:
 def named(experiment: Experiment, file: str, *kinds: str) -> Bound:
     """A document named on the command line, with all that it refers to; of one of these kinds."""
     if not os.path.lexists(os.path.join(experiment.root, file)):
-        raise Refused(f"{file}: missing; {MAKER.get(kinds[0], 'write it from its template')}")
+        kind = next((kind for kind in kinds if kind in file), kinds[0])
+        raise Refused(f"{file}: missing; {MAKER.get(kind, 'write it from its template')}")
     bound = experiment.load({"file": file}, "")
     experiment.settle()
     if bound.kind not in kinds:
@@ -3662,6 +3682,10 @@ def check_policy(experiment: Experiment, policy: Bound) -> list[str]:
         survive = Fraction(98, 100) ** min(critical, 1_000)
         told.append(f"{critical} critical checks in held-out: with 2 % chance flips all of them "
                     f"survive {percent(survive, up=False)} of the time.")
+    if inventory.document is not None:
+        seen = exposures(experiment, cases, list(other_receipts(experiment, "run", set(), "9")))
+        experiment.warnings += [f"{text}; such a held-out result can only be a hold"
+                                for text in seen]
     return told + [f"publish this hash now: {policy.sha256}  {policy.file} (only a hash published "
                    "before the run proves that the rule came first)"]
 
@@ -3719,8 +3743,9 @@ def calibration_ready(experiment: Experiment, plan: Bound) -> None:
     """Refuses a calibration plan with bad labels, or samples that its exclusions hold."""
     _, problems = labels_of(plan)
     excluded = places_of(experiment, plan["exclusions"])
-    problems += [f"leakage: {text}"
-                 for text in overlaps(sample_places(experiment, plan), excluded)]
+    samples = sample_places(experiment, plan)
+    problems += [f"leakage: {text}" for text in (*overlaps(samples, excluded),
+                                                 *equal_inputs(samples))]
     problems += [f"{file}: missing; $.exclusions of {plan.file} names it: without it leakage is "
                  "not verified" for file in sorted(experiment.absent)]
     if not plan["exclusions"]:
@@ -3876,8 +3901,9 @@ def cmd_run(options: argparse.Namespace) -> int:
     calling = calling_for(experiment, options, arms[0].environment, False, lambda: None)
     documents = " ".join(options.documents)
     judged = any(test.kind == "judge" for case in arms[0].cases for test in case.tests)
+    then = f"$judge {documents}" if judged else score_steps(options)
     return perform(experiment, options, calling, work, f"$run {documents}",
-                   f"$judge {documents}" if judged else score_steps(options))
+                   f"$run {documents}" if options.case else then)
 
 
 def score_steps(options: argparse.Namespace) -> str:
@@ -3888,8 +3914,9 @@ def score_steps(options: argparse.Namespace) -> str:
 def cmd_judge(options: argparse.Namespace) -> int:
     """SPENDS MONEY: let the calibrated judge judge the outputs of a plan. Writes receipts."""
     experiment, arms = arms_for_calls(options)
-    calibration = arms[0].calibration
-    refuse_judge(experiment, arms[0].policy, calibration)
+    calibration, documents = arms[0].calibration, " ".join(options.documents)
+    if calibration is None:
+        raise Refused(f"{arms[0].policy.file}: $.calibration: null: this policy has no judge tests")
     known = {test.id for case in arms[0].cases for test in case.tests if test.kind == "judge"}
     if wrong := sorted(set(options.test or ()) - known):
         raise Refused(*(f"--test {name}: expected a judge test of {arms[0].plan.file}"
@@ -3907,19 +3934,18 @@ def cmd_judge(options: argparse.Namespace) -> int:
                 call = judge_call(arm, case, test, run[-1])
                 if not too_large(call.prompt):
                     work.add(call, read_attempts(experiment.root, call, names[arm.directory]))
-    documents = " ".join(options.documents)
     if missing and not (work.todo or work.closed or any(work.open.values())):
         raise Refused(f"{options.documents[0]}: no Skill run to judge; run {documents} makes them")
+    if work.todo:
+        refuse_judge(experiment, arms[0].policy, calibration)
+    then = f"$judge {documents}" if options.case or options.test else score_steps(options)
     return perform(experiment, options, calling, work, f"$judge {documents}",
-                   f"$run {documents}" if missing else score_steps(options))
+                   f"$run {documents}" if missing else then)
 
 
-def refuse_judge(experiment: Experiment, policy: Bound,
-                 calibration: Calibration | None) -> None:
+def refuse_judge(experiment: Experiment, policy: Bound, calibration: Calibration) -> None:
     """Refuses judge calls without a calibration that has authority now."""
     where = f"{policy.file}: $.calibration"
-    if calibration is None:
-        raise Refused(f"{where}: null: this policy has no judge tests, so no judge is called")
     if not calibration.usable:
         raise Refused(f"{where}: the judge is {calibration.document['status']}; calibrate one that "
                       "reaches its limits", *(f"{group_name(group)}: missed: {text}"
@@ -3985,8 +4011,9 @@ def refuse_unfinished(options: argparse.Namespace, tally: Tally, not_called: int
                         f"{options.document} to close it" for name in tally.open))
     if not_called != (options.accept_unknown or 0):
         raise Refused(*(f"not finished: {words}" for words in tally.possible),
-                      f"or freeze them as unknown: score {options.document} --accept-unknown "
-                      f"{not_called}")
+                      f"--accept-unknown: {not_called} checks have no call, got "
+                      f"{options.accept_unknown or 0}; score {options.document} --accept-unknown "
+                      f"{not_called} would freeze them as unknown")
 
 
 def cmd_compare(options: argparse.Namespace) -> int:

@@ -49,6 +49,7 @@ import datetime
 import decimal
 import hashlib
 import io
+import itertools
 import json
 import os
 import pathlib
@@ -136,21 +137,23 @@ def wrapped(text: str, first: str = "", rest: str = "") -> str:
 
 
 def tell(*lines: str, first: str = "", rest: str = "") -> None:
-    """Print each line, wrapped."""
+    """Print each line, wrapped; what follows a line break in it is a command to paste."""
     for line in lines:
-        print(wrapped(line, first, rest))
+        text, _, command = line.partition("\n")
+        print(wrapped(text, first, rest))
+        if command:
+            print(command_lines(command))
 
 
-def command_lines(words: list[str]) -> str:
-    """Return a command that can be pasted, broken after documents when it is long."""
-    line = ""
-    lines = []
-    for word in words:
-        if line and len(line) + len(word) > WIDTH - 3:
-            lines.append(line + " \\")
-            line = "    "
-        line += ("" if line.endswith("    ") or not line else " ") + word
-    return "\n".join([*lines, line])
+def command_lines(command: str) -> str:
+    """Return a command that can be pasted, continued on further lines when it is long."""
+    lines = [""]
+    for word in map(shlex.quote, shlex.split(command)):
+        if lines[-1].strip() and len(lines[-1]) + len(word) > WIDTH - 3:
+            lines[-1] += " \\"
+            lines.append("   ")
+        lines[-1] += (" " if lines[-1] else "") + word
+    return "\n".join(lines)
 
 
 def amount(number: int, what: str) -> str:
@@ -280,7 +283,8 @@ class Desk:
         """Return where a round begins: the place of its earliest document."""
         places = [ROLES.index(paper.role) for paper in self.papers
                   if paper.number == number and paper.role in ROLES]
-        return min([*places, self.start] if number == self.round else places, default=len(ROLES))
+        places += [self.start] if number == self.round else []
+        return min(places, default=len(ROLES))
 
     def paper(self, role: str) -> Paper | None:
         """Return the document that plays a role in this round; earlier rounds lend theirs."""
@@ -318,7 +322,7 @@ class Desk:
 
     def shown(self, file: str) -> str:
         """Return a file of the experiment as the owner would type it."""
-        return shlex.quote(os.path.normpath(os.path.join(self.typed, file)))
+        return os.path.normpath(os.path.join(self.typed, file))
 
     def reference(self, file: str) -> dict[str, str]:
         """Return a reference to a file as it is now. Refuses one that is not there."""
@@ -331,7 +335,7 @@ class Desk:
         """Return the complete document of a role. Refuses what is missing or unfilled."""
         paper = self.paper(role)
         if paper is None:
-            made = "" if role in PROGRAM_MADE else f": {self.command(drafting(role))}"
+            made = "" if role in PROGRAM_MADE else f":\n{self.command(drafting(role))}"
             raise Refused(f"{self.name(role)}: missing; it comes first{made}")
         self.complete(paper.file, paper.document, paper.trouble)
         return paper
@@ -347,15 +351,13 @@ class Desk:
     def command(self, words: Iterable[str]) -> str:
         """Return a desk command, ready to paste."""
         last = ["--round", str(self.round)] if self.options.round else []
-        return command_lines(["python3", shlex.quote(sys.argv[0]), shlex.quote(self.typed),
-                              *words, *last])
+        return shlex.join(["python3", sys.argv[0], self.typed, *words, *last])
 
     def loop(self, word: str, *files: str, more: Iterable[str] = ()) -> str:
         """Return an eval_loop command on documents of the experiment, ready to paste."""
         program = os.path.relpath(PLACE / "eval_loop.py")
         program = program if not program.startswith("../..") else str(PLACE / "eval_loop.py")
-        return command_lines(["python3", shlex.quote(program), word,
-                              *(self.shown(file) for file in files), *more])
+        return shlex.join(["python3", program, word, *map(self.shown, files), *more])
 
     # ---- what documents lead to
 
@@ -396,7 +398,7 @@ class Desk:
         file = self.score_file(role)
         document, trouble = read_json(self.path(file))
         if not isinstance(document, dict) or "rows" not in document:
-            raise Refused(f"{file}: {trouble or 'is no score'}; it comes first: "
+            raise Refused(f"{file}: {trouble or 'is no score'}; it comes first:\n"
                           + self.loop("score", self.need(role).file))
         return document
 
@@ -593,7 +595,8 @@ class Rows(NamedTuple):
         """Return the given rows, each over the row of the base that it is about."""
         there = [row for row in base if isinstance(row, dict)] if isinstance(base, list) else []
         known = {self.key(row): row for row in there}
-        rows = [overlay(known.get(self.key(row), self.template), row) for row in self.rows]
+        rows = [overlay(known[self.key(row)], row) if self.key(row) in known else
+                {**row, **overlay(self.template, row)} for row in self.rows]
         given = {self.key(row) for row in self.rows}
         return [row for row in there if self.keep and self.key(row) not in given
                 and not list(placeholders(row))] + rows
@@ -663,18 +666,19 @@ def filled(desk: Desk, draft: Draft) -> tuple[dict[str, Any], Any]:
     if there is None and os.path.lexists(desk.path(draft.file)):
         raise Refused(f"{draft.file}: {trouble}; correct it, or move it away and draft again")
     base = refreshed(desk, there) if isinstance(there, dict) else draft.template
-    notes = {"_read": list(draft.words)} if draft.words else {}
     document = overlay(proposed(base, draft.proposals), draft.facts)
-    return {**document, **notes}, there
+    first = {"_": document["_"]} if "_" in document else {}
+    notes = {"_read": list(draft.words)} if draft.words else {}
+    return {**first, **notes, **document, **notes}, there
 
 
 def leaves(value: Any, path: str = "$") -> dict[str, Any]:
     """Return every leaf of a document by its path."""
     items = (value.items() if isinstance(value, dict) else
              enumerate(value) if isinstance(value, list) else ())
-    found = {}
+    found, step = {}, "[{}]" if isinstance(value, list) else ".{}"
     for name, item in items:
-        found |= leaves(item, f"{path}[{name}]" if isinstance(value, list) else f"{path}.{name}")
+        found |= leaves(item, path + step.format(name))
     return found if isinstance(value, (dict, list)) and value else {path: value}
 
 
@@ -698,8 +702,8 @@ def inside(desk: Desk, directory: str) -> str:
             return resolved.relative_to(desk.root).as_posix()
     if pathlib.Path(directory).is_dir():
         raise Refused(f"--from {directory}: lies outside the experiment, and documents refer "
-                      f"only to files inside it; copy it: cp -R {shlex.quote(directory)} "
-                      f"{desk.shown('material')}")
+                      f"only to files inside it; copy it:\n"
+                      + shlex.join(["cp", "-R", directory, desk.shown("material")]))
     raise Refused(f"--from {directory}: no directory; expected one below {desk.typed}")
 
 
@@ -799,7 +803,7 @@ def draft_environment(desk: Desk) -> list[Draft]:
     cli = options.cli or there.get("claudeExecutable") or shutil.which("claude")
     if not cli:
         raise Refused("environment.json: $.claudeExecutable: no `claude` on PATH; say where it "
-                      "is: " + desk.command(("draft", "environment", "--cli", "/path/claude")))
+                      "is:\n" + desk.command(("draft", "environment", "--cli", "/path/claude")))
     path, version, digest = executable(cli)
     facts = {"claudeExecutable": path, "cliVersion": version, "cliSha256": digest}
     if judge := options.judge_cli or there.get("judgeExecutable"):
@@ -810,8 +814,8 @@ def draft_environment(desk: Desk) -> list[Draft]:
         base["evidenceKind"] = "synthetic"
     tell(f"{path} prints the version {version}.")
     if path != os.path.abspath(cli):
-        tell(f"{cli} is a link to it. An updater may replace that file: keep a copy of your own "
-             "and name it instead.")
+        tell(f"{cli} is a link to it. An updater may replace that file: keep a copy of your "
+             "own and name it instead.")
     return [Draft(named(desk, "environment"), base, facts, {})]
 
 
@@ -829,7 +833,8 @@ def executable(cli: str) -> tuple[str, str, str]:
                                   stdin=subprocess.DEVNULL, capture_output=True,
                                   encoding="utf-8", errors="replace", timeout=VERSION_SECONDS)
         except (OSError, subprocess.TimeoutExpired) as error:
-            raise Refused(f"{path} --version: {short(error)}; it must start by itself") from None
+            raise Refused(f"{path} --version: {short(error)}; it must start "
+                          "by itself") from None
     version = done.stdout.strip()
     if done.returncode or not version or "\n" in version:
         raise Refused(f"{path} --version: expected one line, got exit {done.returncode}: "
@@ -868,7 +873,7 @@ def meta_draft(desk: Desk, directory: str, kind: str, row: dict[str, str]) -> Dr
 
 
 def draft_expected(desk: Desk) -> list[Draft]:
-    """Return the tests of every case that has none: one text, and one judge test a criterion."""
+    """Return the tests of every case that has none: a text, and a judge test a criterion."""
     kinds = {row["kind"]: row for row in template("expected")["tests"]}
     base = {name: value for name, value in template("expected").items() if name != "_"}
     asked = [{**kinds["judge"], "id": pathlib.Path(file).stem,
@@ -892,7 +897,7 @@ def draft_cases(desk: Desk) -> list[Draft]:
     drafts = [inventory(desk, split) for split in splits(desk)]
     if not any(drafts):
         raise Refused("material: no cases yet; put each into material/development/NAME/ and "
-                      "material/heldout/NAME/ as input.txt and truth.txt, then: "
+                      "material/heldout/NAME/ as input.txt and truth.txt, then:\n"
                       + desk.command(("draft", "meta", "expected")))
     return [draft for draft in drafts if draft]
 
@@ -922,7 +927,7 @@ def case_row(desk: Desk, directory: str, name: str, case: str, said: dict) -> di
     """Return the row of one case. Refuses tests that are missing or still to fill in."""
     expected = expected_file(desk, directory, name)
     if not expected:
-        raise Refused(f"{directory}/{name}/expected.json: missing; draft it: "
+        raise Refused(f"{directory}/{name}/expected.json: missing; draft it:\n"
                       + desk.command(("draft", "expected")))
     desk.complete(expected, *read_json(desk.path(expected)))
     return {"id": case, **allowed(said, "cases"),
@@ -943,7 +948,7 @@ def draft_calibration_plan(desk: Desk) -> list[Draft]:
     paper = desk.paper("calibration-plan")
     if not directory and not paper:
         raise Refused("samples: none yet; put each into samples/CRITERION/NAME/ as input.txt, "
-                      "truth.txt and output.txt, then: " + desk.command(("draft", "meta")))
+                      "truth.txt and output.txt, then:\n" + desk.command(("draft", "meta")))
     facts: dict[str, Any] = {"environment": desk.reference(desk.need("environment").file)}
     proposals: dict[str, Any] = {}
     inventories = [desk.need(f"{split}-cases").file for split in SPLITS
@@ -965,7 +970,8 @@ def draft_calibration_plan(desk: Desk) -> list[Draft]:
                   proposals)]
 
 
-def sample_row(desk: Desk, directory: str, name: str, sample: str, said: dict) -> dict[str, Any]:
+def sample_row(desk: Desk, directory: str, name: str, sample: str,
+               said: dict[str, Any]) -> dict[str, Any]:
     """Return the row of one sample."""
     place = f"{directory}/{name}"
     return {"id": sample, **allowed(said, "samples"),
@@ -998,7 +1004,7 @@ def draft_approval(desk: Desk) -> list[Draft]:
     plan = desk.need("calibration-plan")
     rows = sample_attempts(desk)
     if not any(attempts for _, _, attempts, _ in rows):
-        raise Refused(f"{plan.file}: no sample is judged yet; first: "
+        raise Refused(f"{plan.file}: no sample is judged yet; first:\n"
                       + desk.loop("calibrate-run", plan.file))
     hashes = {f"{attempt.file.split('/')[-1]}.terminal.json": attempt.terminal_sha256
               for _, _, attempts, _ in rows for attempt in attempts if attempt.terminal}
@@ -1059,7 +1065,7 @@ def draft_policy(desk: Desk) -> list[Draft]:
     if judged(desk):
         if not desk.path(desk.record()).is_file():
             raise Refused(f"{desk.record()}: missing; judge tests need a calibrated judge "
-                          "first: " + desk.command(("draft", "calibration-plan")))
+                          "first:\n" + desk.command(("draft", "calibration-plan")))
         facts["calibration"] = desk.reference(desk.record())
     facts |= said_of(desk.document("development-cases"), "testVersion")
     facts |= said_of(desk.document("calibration-plan"), "taskId") if judged(desk) else {}
@@ -1221,9 +1227,10 @@ def draft_decision(desk: Desk) -> list[Draft]:
     base = template("decision")
     if comparison.document.get("finding") != "better":
         base["acceptWithoutShownImprovement"] = (
-            "FILL: only to accept: why, although no improvement is shown; else remove this line")
+            "FILL: only to accept: why, although no improvement is shown; else remove "
+            "this line")
     return [Draft(named(desk, "decision"), base, facts, proposals,
-                  tuple(line.strip() for line in told))]
+                  tuple(filter(None, map(str.strip, told))))]
 
 
 def draft_revocation(desk: Desk) -> list[Draft]:
@@ -1246,10 +1253,8 @@ KINDS: dict[str, Callable[[Desk], list[Draft]]] = {
     "unlock": draft_unlock, "heldout-plans": draft_heldout_plans, "decision": draft_decision,
     "revocation": draft_revocation}
 START = ("environment", "spending", "meta", "expected")
-SYNONYMS = {"calibration-approval": "approval", "heldout-unlock": "unlock", "heldout": "heldout-plans",
-            "revocations": "revocation", "calibration": "calibration-plan",
-            **{role: DRAFTED_BY[role] for role in PLANS},
-            **{f"{variant}-heldout": "heldout-plans" for variant in ("baseline", "candidate")}}
+SYNONYMS = {**DRAFTED_BY, "heldout": "heldout-plans", "calibration": "calibration-plan",
+            "baseline-heldout": "heldout-plans", "candidate-heldout": "heldout-plans"}
 ROLE_OF = {kind: role for role, kind in reversed(DRAFTED_BY.items())}
 
 
@@ -1303,9 +1308,8 @@ def place(desk: Desk, draft: Draft) -> bool:
         print(f"{draft.file}: written")
         report_document(document, draft.words)
         return True
-    ignored = {name for name in document if name.startswith("_")}
-    differing = changes({name: value for name, value in there.items() if name not in ignored},
-                        {name: value for name, value in document.items() if name not in ignored})
+    differing = changes(*({name: value for name, value in each.items() if name[:1] != "_"}
+                          for each in (there, document)))
     if not differing:
         print(f"{draft.file}: is there, and nothing mechanical would change")
         report_document(there)
@@ -1319,8 +1323,8 @@ def update(desk: Desk, draft: Draft, document: dict[str, Any], differing: list[s
     tell(*differing[:20], first="  ", rest="    ")
     tell(*[f"… and {len(differing) - 20} more"] * (len(differing) > 20), first="  ")
     if file_hash(desk.path(draft.file)) in bound_hashes(desk):
-        raise Refused(f"{draft.file}: receipts stand on its present bytes, so it stays; restore "
-                      "the files that changed, or begin another round: " + desk.command(
+        raise Refused(f"{draft.file}: receipts stand on its present bytes, so it stays; "
+                      "restore the files that changed, or begin another round:\n" + desk.command(
                           (*drafting(told_role(document)), "--round", str(desk.round + 1))))
     if not desk.options.update:
         tell("Nothing was written. To make these changes and keep the old bytes below "
@@ -1333,20 +1337,21 @@ def update(desk: Desk, draft: Draft, document: dict[str, Any], differing: list[s
 
 
 def report_document(document: Any, words: tuple[str, ...] = ()) -> None:
-    """Print what is approved, and every placeholder that is left."""
-    tell(*words, first="  | ", rest="  |   ")
-    left = list(placeholders(document))
-    for path, told in left[:12]:
-        tell(f"fill {path}: {told}", first="  ", rest="      ")
-    if len(left) > 12:
-        print(f"  … and {len(left) - 12} more")
+    """Print what is approved, and every placeholder that is left, the same words once."""
+    tell(*filter(None, words), first="  | ", rest="  |   ")
+    paths: dict[str, list[str]] = {}
+    for path, told in placeholders(document):
+        paths.setdefault(told, []).append(path)
+    for told, places in paths.items():
+        more = f" and {len(places) - 1} more" if len(places) > 1 else ""
+        tell(f"fill {places[0]}{more}: {told}", first="  ", rest="      ")
 
 
 # ---- Where the owner is ----------------------------------------------------------------------
 
 
 class Row(NamedTuple):
-    """One stage: its state in a word, its facts, what is to fill in, what is wrong, what next."""
+    """One stage: its state in a word, its facts, what is to fill in and wrong, what next."""
 
     stage: str
     state: str
@@ -1420,7 +1425,7 @@ def stale_papers(desk: Desk) -> dict[str, list[Stale]]:
 
 
 class Look:
-    """The state of an experiment at one moment: stages, what is wrong, money, exposure, next."""
+    """The state of an experiment at one moment: stages, stale documents, money, exposure."""
 
     def __init__(self, desk: Desk) -> None:
         self.desk = desk
@@ -1436,7 +1441,7 @@ class Look:
             first += row.fill
             if row.command:
                 return first, row.command
-        return first, ""
+        return first, self.desk.loop("verify", named(self.desk, "decision-receipt"))
 
     def paper_row(self, role: str, text: str = "") -> Row:
         """Return the state of one document by itself."""
@@ -1450,10 +1455,10 @@ class Look:
         if role in self.stale:
             return self.stale_row(role, paper)
         if left:
-            fill = tuple(f"{paper.file}: {path}: {words}" for path, words in left)
-            return Row(role, "to fill in", f"{paper.file}: {amount(len(left), 'field')}", fill)
-        known = role in PROGRAM_MADE or role in PLANS      # these are replayed, with their calls
-        _, problems = ([], []) if known else checked(desk, paper.file)
+            return Row(role, "to fill in", f"{paper.file}: {amount(len(left), 'field')}",
+                       to_fill(paper.file, paper.document))
+        replayed = role in PROGRAM_MADE or role in PLANS
+        _, problems = ([], []) if replayed else checked(desk, paper.file)
         if problems:
             return Row(role, "wrong", paper.file, wrong=tuple(problems),
                        command=desk.loop("check", paper.file))
@@ -1470,6 +1475,11 @@ class Look:
                        command=desk.loop("check", paper.file))
         return Row(role, "stale", paper.file,
                    command=desk.command((*drafting(role), "--update")))
+
+
+def to_fill(file: str, document: Any) -> tuple[str, ...]:
+    """Return every placeholder of a document as something to do."""
+    return tuple(f"{file}: {path}: {words}" for path, words in placeholders(document))
 
 
 def asked(question: Callable[[], dict[str, Any]]) -> dict[str, Any]:
@@ -1494,7 +1504,8 @@ def material_rows(look: Look) -> Iterator[Row]:
     desk = look.desk
     if all(desk.paper(f"{split}-cases") for split in SPLITS):
         return
-    directories = [(f"material/{split}", "cases") for split in SPLITS] + [("samples", "samples")]
+    directories = [*((f"material/{split}", "cases") for split in SPLITS),
+                   ("samples", "samples")]
     for directory, kind in directories:
         names = rows_of(desk, directory)
         if not names and kind == "cases":
@@ -1507,7 +1518,9 @@ def material_rows(look: Look) -> Iterator[Row]:
 
 def material_row(desk: Desk, directory: str, kind: str, names: list[str]) -> Row:
     """Return what is missing or to fill in for the cases or samples of a directory."""
-    expected = {expected_file(desk, directory, name) for name in names} if kind == "cases" else {""}
+    expected = {""}
+    if kind == "cases":
+        expected = {expected_file(desk, directory, name) for name in names}
     metas = [f"{directory}/meta.json", *(f"{directory}/{name}/meta.json" for name in names)]
     files = [file for file in (*metas, *sorted(expected)) if file and desk.path(file).is_file()]
     command = ""
@@ -1517,7 +1530,7 @@ def material_row(desk: Desk, directory: str, kind: str, names: list[str]) -> Row
     for file in files:
         document, trouble = read_json(desk.path(file))
         wrong += [f"{file}: {trouble}"] if document is None else []
-        fill += [f"{file}: {path}: {words}" for path, words in placeholders(document)]
+        fill += to_fill(file, document)
     state = "broken" if wrong else "to fill in" if fill else "missing" if command else "done"
     text = amount(len(names), kind[:-1])
     return Row(directory, state, text + (f", {amount(len(fill), 'field')}" if fill else ""),
@@ -1664,8 +1677,9 @@ def ending_rows(look: Look) -> Iterator[Row]:
         yield comparison._replace(command=desk.loop("compare", *plans, more=more))
         return
     told = desk.document("comparison")
-    yield comparison._replace(text=f"{told.get('status')}; {told.get('finding')}; "
-                                   f"{amount(len(told.get('reasons') or ()), 'reason')} to hold")
+    reasons = amount(len(told.get("reasons") or ()), "reason")
+    yield comparison._replace(
+        text=f"{told.get('status')}; {told.get('finding')}; {reasons} to hold")
     decision = look.paper_row("decision")
     yield decision
     if decision.state not in ("done", "to fill in"):
@@ -1690,14 +1704,24 @@ def print_next(look: Look) -> None:
     first, command = look.next()
     print()
     if first:
-        tell(f"first: {amount(len(first), 'thing')} to fill in or to do:")
-        tell(*first[:6], first="  - ", rest="    ")
-        tell(*[f"… and {len(first) - 6} more (status lists them)"] * (len(first) > 6),
-             first="  ")
-    if not command:
-        command = look.desk.loop("verify", named(look.desk, "decision-receipt"))
+        print("first:")
+        tell(*gathered(first), first="  - ", rest="    ")
+    if not any(row.command for row in look.rows):
         tell("All stages are done. To replay everything offline:")
-    print(f"next:\n{command}")
+    print(f"next:\n{command_lines(command)}")
+
+
+def gathered(first: list[str]) -> list[str]:
+    """Return what is to do, the fields of one file in one line, the first files only."""
+    fields: dict[str, list[str]] = {}
+    for line in first:
+        file, path, _ = [*line.split(": ", 2), "", ""][:3]
+        fields.setdefault(file if path.startswith("$") else line, []).append(path)
+    lines = [f"fill in {file}: {', '.join(paths[:6])}"
+             + (f" and {len(paths) - 6} more" if len(paths) > 6 else "")
+             if paths[0] else file for file, paths in fields.items()]
+    more = len(lines) - 12
+    return lines[:12] + ([f"… and {more} more files"] if more > 0 else [])
 
 
 def status_data(look: Look) -> dict[str, Any]:
@@ -1751,9 +1775,9 @@ def print_money(money: dict[str, Any]) -> None:
     limit = f"limit {money['limitUsd']} USD" if money["limitUsd"] else "no limit yet"
     calls = f" and {money['callLimit']} calls" if money["callLimit"] is not None else ""
     tell(f"Money: {amount(money['calls'], 'call')}, known {money['knownUsd']} USD; reserved "
-         f"{money['reservedUsd']} USD for {money['openCalls']} open; {money['unknownCalls']} of "
-         f"unknown cost ({money['unknownReservedUsd']} USD reserved); {limit}{calls}. Amounts "
-         "are the CLI's estimates, not an invoice.", rest="  ")
+         f"{money['reservedUsd']} USD for {money['openCalls']} open; {money['unknownCalls']} "
+         f"of unknown cost ({money['unknownReservedUsd']} USD reserved); {limit}{calls}. "
+         "Amounts are the CLI's estimates, not an invoice.", rest="  ")
 
 
 def print_exposure(exposure: dict[str, Any]) -> None:
@@ -1787,8 +1811,8 @@ def kinds_asked(desk: Desk) -> list[str]:
     words = [word for word in desk.options.kinds if word not in ("plan", "plans")]
     if not words:
         _, command = Look(desk).next()
-        match = re.search(r"\bdraft ([a-z \\\n-]*)", command)
-        words = match[1].split("--")[0].replace("\\", " ").split() if match else []
+        after = shlex.split(command.partition(" draft ")[2])
+        words = list(itertools.takewhile(lambda word: not word.startswith("--"), after))
         if not words:
             raise Refused("nothing is to be drafted now; next:\n" + command)
     kinds = [kind for word in words for kind in (START if word == "start" else (word,))]
@@ -1829,7 +1853,7 @@ def parser() -> argparse.ArgumentParser:
     status.add_argument("--json", action="store_true", help="the same as data")
     status.add_argument("--round", **number)
     status.set_defaults(function=cmd_status, project=None)
-    draft = commands.add_parser("draft", help="write the next document, mechanical fields filled")
+    draft = commands.add_parser("draft", help="write a document, mechanical fields filled")
     draft.set_defaults(function=cmd_draft)
     draft.add_argument("kinds", nargs="*", metavar="KIND", help="see above; none: what is next")
     draft.add_argument("--cli", metavar="PATH", help="the CLI's executable (environment)")
@@ -1856,8 +1880,8 @@ def main(argv: list[str] | None = None) -> int:
     try:
         return options.function(Desk(options))
     except Refused as refusal:
-        for problem in refusal.problems:
-            print(f"refused: {problem}", file=sys.stderr)
+        with contextlib.redirect_stdout(sys.stderr):
+            tell(*(f"refused: {problem}" for problem in refusal.problems), rest="  ")
         return REFUSED
     except BrokenPipeError:
         return REFUSED

@@ -219,7 +219,7 @@ def without_locks() -> None:
 
 def be_child(program: Any, request: dict[str, Any]) -> int:
     """Carry out one request in this process; return the exit status of the command."""
-    signal.alarm(CHILD_SECONDS)
+    signal.alarm(request.get("alarm", CHILD_SECONDS))
     for descriptor, name, flags in ((0, os.devnull, os.O_RDONLY),
                                     (1, request["stdout"], os.O_WRONLY | os.O_CREAT),
                                     (2, request["stderr"], os.O_WRONLY | os.O_CREAT)):
@@ -252,13 +252,16 @@ def be_child(program: Any, request: dict[str, Any]) -> int:
     return status
 
 
-def serve() -> None:
-    """Answer one request a line until standard input ends. Each runs in a child of its own."""
+def serve(file: str) -> None:
+    """Answer one request a line until standard input ends. Each runs in a child of its own.
+
+    `file` is the program; it is imported once.
+    """
     import concurrent.futures.thread
     import tempfile
     import uuid
     assert tempfile and uuid and concurrent.futures.thread      # imported once, for all
-    specification = importlib.util.spec_from_file_location("eval_loop", builder.PROGRAM)
+    specification = importlib.util.spec_from_file_location("eval_loop", file)
     program = importlib.util.module_from_spec(specification)
     sys.modules["eval_loop"] = program
     specification.loader.exec_module(program)
@@ -289,11 +292,11 @@ class Done(NamedTuple):
 class Server:
     """The server process as the tests use it."""
 
-    def __init__(self, directory: pathlib.Path):
+    def __init__(self, directory: pathlib.Path, program: pathlib.Path):
         self.directory = directory
         directory.mkdir(parents=True, exist_ok=True)
         self.process = subprocess.Popen(
-            [sys.executable, *builder.program_flags(), __file__], stdin=subprocess.PIPE,
+            [sys.executable, *builder.program_flags(), __file__, program], stdin=subprocess.PIPE,
             stdout=subprocess.PIPE, encoding="ascii",
             env={"PATH": "/usr/bin:/bin", "PYTHONDONTWRITEBYTECODE": "1", "LANG": "C.UTF-8"})
 
@@ -355,13 +358,15 @@ class Bench:
     """One small experiment with its server of children, and a snapshot before each stage.
 
     A bench has a stand-in log of its own, so that after each command one can tell which calls
-    were received. Benches share nothing and may work beside each other.
+    were received, and a copy of the program, so that its processes and children are of one
+    version. Benches share nothing and may work beside each other.
     """
 
     def __init__(self, root: pathlib.Path, **options):
         self.experiment = builder.Experiment(root / "world", **options)
+        self.experiment.program = pathlib.Path(shutil.copy(builder.PROGRAM, root / "world"))
         self.snapshots = root / "snapshots"
-        self.server = Server(root / "server")
+        self.server = Server(root / "server", self.experiment.program)
         self.stages = {stage.name: stage for stage in stages(self.experiment)}
         self.after: dict[str, dict[str, Any]] = {}
         self.stage = ""
@@ -465,11 +470,12 @@ def same_file(one: os.stat_result, other: os.stat_result) -> bool:
     return (one.st_size, one.st_mtime_ns) == (other.st_size, other.st_mtime_ns)
 
 
-def problems(experiment: builder.Experiment) -> list[str]:
+def problems(experiment: builder.Experiment, torn: bool = False) -> list[str]:
     """Return a sentence for each call made twice or left open, answer lost, and torn file.
 
     The stand-in's log says which calls were received. It always completes its answer, so each
-    call of the log must have a terminal receipt that holds an answer.
+    call of the log must have a terminal receipt that holds an answer; with `torn`, each whose
+    answer found room on the disk.
     """
     found = [*unreadable(experiment)]
     receipts = experiment.receipts()
@@ -484,6 +490,8 @@ def problems(experiment: builder.Experiment) -> list[str]:
         stem = name.removesuffix(".pending.json").rpartition(".")[0]
         received[stem] = received.get(stem, 0) + 1
         terminal = receipts.get(name.replace(".pending.", ".terminal."))
+        if torn and not whole(experiment.path(name.replace(".pending.json", ".stdout"))):
+            continue
         if terminal is None or terminal["status"] != "ok":
             found.append(f"{name}: its answer is lost: {terminal and terminal['reason']}")
     found += [f"{stem}: received {times} times" for stem, times in received.items()
@@ -491,6 +499,14 @@ def problems(experiment: builder.Experiment) -> list[str]:
     found += [f"{name}: never closed" for call, name in pendings.items()
               if name.replace(".pending.", ".terminal.") not in receipts]
     return found
+
+
+def whole(path: pathlib.Path) -> bool:
+    """Return whether a file holds one complete JSON document."""
+    try:
+        return bool(json.loads(path.read_bytes()))
+    except ValueError:
+        return False
 
 
 def private_directories(experiment: builder.Experiment) -> list[str]:
@@ -623,4 +639,4 @@ def when(condition, seconds: float = 60):
 
 
 if __name__ == "__main__":
-    serve()
+    serve(sys.argv[1])

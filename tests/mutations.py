@@ -16,9 +16,11 @@ import json
 import os
 import pathlib
 import random
+import sys
 import traceback
 
-import eval_loop
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
+import eval_loop  # noqa: E402  (the program is no installed module)
 
 # ---- documents that can be wrong -----------------------------------------------------------
 

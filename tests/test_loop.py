@@ -98,6 +98,23 @@ def test_repeating_a_finished_command_succeeds_says_so_and_changes_nothing(finis
     assert finished.call_log() == []
 
 
+def test_the_two_heldout_arms_run_side_by_side_case_by_case(walked):
+    runs = [call["stdin"].split()[2] for call in walked("decide").call_log()
+            if call["purpose"] == "run" and "Task h" in call["stdin"]]
+    assert runs == ["h01:", "h01:", "h02:", "h02:"]
+
+
+@pytest.mark.parametrize("words", [("run",), ("judge",)], ids=" ".join)
+def test_a_narrowed_command_names_what_it_left_as_the_next(ready, words):
+    experiment = ready("policy")
+    plan = experiment.write_plan("baseline", "development")
+    if words == ("judge",):
+        experiment.command("run", plan, expect=0)
+    told = experiment.command(*words, plan, "--case", "d01", expect=0).stdout
+    assert told.splitlines()[-1].startswith("next: ")
+    assert f" {words[0]} {plan}" in told.splitlines()[-1]
+
+
 def test_every_command_names_the_next_one(walked):
     experiment = walked("decide")
     for words, following in ((("score", CANDIDATE_DEVELOPMENT), "heldout-unlock.json"),
@@ -625,6 +642,62 @@ def test_a_comparison_with_one_reason_struck_out_is_refused(ready):
     experiment.write_decision("accept")
     refused(experiment, "decide", "comparison.json", "decision.json",
             saying=("comparison.json: differs", "reasons"))
+
+
+# ---- the decision --------------------------------------------------------------------------
+
+
+def test_an_accept_without_a_shown_improvement_needs_to_be_stated(ready):
+    experiment = ready("compare")
+    assert comparison(experiment)["finding"] == "cannot-tell"
+    experiment.write_decision("accept")
+    experiment.edit("decision.json", lambda told: {
+        name: value for name, value in told.items()
+        if name != "acceptWithoutShownImprovement"})
+    refused(experiment, "decide", "comparison.json", "decision.json",
+            saying=("$.acceptWithoutShownImprovement: missing",))
+
+
+@pytest.mark.parametrize("decision", ["hold", "revert"])
+def test_hold_and_revert_are_possible_for_an_eligible_candidate(ready, decision):
+    experiment = ready("compare")
+    experiment.decide(decision)
+    assert experiment.read("decision-receipt.json")["decision"] == decision
+
+
+REVIEW = {"humanReview": [{"caseId": "h01", "testId": "grounded-1", "verdict": "fail"}]}
+
+
+def test_a_human_verdict_against_the_judge_is_turned_against_the_candidate(ready):
+    experiment = ready("compare", policy={"minimumHeldoutScore": "0.9"})
+    assert comparison(experiment)["status"] == "eligible-for-manual-review"
+    experiment.write_decision("accept", **REVIEW)
+    refused(experiment, "decide", "comparison.json", "decision.json",
+            saying=("accept is refused", "minimumHeldoutScore"))
+
+
+def test_a_human_verdict_against_the_judge_is_counted_where_the_gates_still_hold(ready):
+    experiment = ready("compare")
+    experiment.decide("accept", **REVIEW)
+    told = experiment.read("decision-receipt.json")
+    assert told["statusAfterReview"] == "eligible-for-manual-review"
+    assert "1 disagreed" in told["humanReview"]
+
+
+def test_a_calibration_revoked_after_the_comparison_refuses_an_accept(ready):
+    experiment = ready("compare")
+    experiment.write_revocation()
+    experiment.write_decision("accept")
+    refused(experiment, "decide", "comparison.json", "decision.json",
+            saying=("accept is refused", "revoked"))
+    experiment.decide("hold")
+
+
+def test_a_decision_on_another_comparison_is_refused(ready):
+    experiment = ready("compare")
+    experiment.write_decision("accept", comparisonSha256="0" * 64)
+    refused(experiment, "decide", "comparison.json", "decision.json",
+            saying=("$.comparisonSha256: expected " + experiment.sha("comparison.json"),))
 
 
 # ---- texts and paths -----------------------------------------------------------------------

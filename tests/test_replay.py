@@ -147,9 +147,10 @@ def test_no_byte_of_any_text_may_change(done):
         for changed in (raw[:-1], raw + b"\n", b"\xef\xbb\xbf" + raw, raw.replace(b"\n", b"\r\n"),
                         raw.swapcase(), raw[1:], raw.replace(b" ", b"\xc2\xa0", 1), b"",
                         *(raw[:n] + bytes([raw[n] ^ 1]) + raw[n + 1:] for n in range(len(raw)))):
-            with mutations.replaced(done.path(file), changed):
-                wrong += complaints(file, "a byte", say(done.directory, "verify", RECEIPT))
-            count += 1
+            if changed != raw:
+                with mutations.replaced(done.path(file), changed):
+                    wrong += complaints(file, "a byte", say(done.directory, "verify", RECEIPT))
+                count += 1
     assert count > 500
     fail_on(wrong)
 
@@ -221,7 +222,7 @@ def test_no_receipt_may_be_added(own, end):
     for file in (name for name in all_files(own) if name.endswith(".1.pending.json")):
         stem = own.path(file).name.removesuffix(".1.pending.json")
         case, _, rest = stem.partition(".")
-        for added in (f"{stem}.2", f"{stem}.3", f"extra.{rest}", f"{case}.other.judge.1",
+        for added in (f"{stem}.2", f"{stem}.3", f"extra.{rest}.1", f"{case}.other.judge.1",
                       f"{case}.run.2"):
             path = own.path(file).with_name(f"{added}.{end}")
             shutil.copyfile(own.path(file.replace("pending.json", end)), path)
@@ -312,10 +313,10 @@ def attacker(own):
     return Attacker(own)
 
 
-def assert_refused(attacker: Attacker, *names: str) -> mutations.Said:
+def assert_refused(attacker: Attacker, *names: str, document=RECEIPT) -> mutations.Said:
     """The forged experiment is refused, and one line names all of `names`."""
     attacker.rehash()
-    said = say(attacker.own.directory, "verify", RECEIPT)
+    said = say(attacker.own.directory, "verify", document)
     assert said.status == 3, said
     assert any(all(name in line for name in names) for line in said.refusals), said.err
     return said
@@ -361,8 +362,9 @@ def test_recomputed_sample_is_told_by_the_rebuilt_prompt(attacker, part):
 
 def test_relabelled_sample_is_told_by_its_receipt(attacker):
     def relabel(plan):
-        plan["samples"][0]["humanVerdict"] = "fail"
-        plan["samples"][0]["caseGroup"] = "shop-other"
+        first, second = plan["samples"][:2]
+        assert (first["humanVerdict"], second["humanVerdict"]) == ("pass", "fail")
+        first["humanVerdict"], second["humanVerdict"] = "fail", "pass"
 
     attacker.own.edit("calibration-plan.json", relabel)
     assert_refused(attacker, "s10-pass-1.calibrate.1.pending.json", "label")
@@ -439,18 +441,24 @@ def test_evidence_of_the_other_arm_is_told_by_call_id_or_binding(attacker, parts
 def test_one_call_that_counts_for_both_arms_is_told_by_its_id(tmp_path):
     """Both arms gave the same answer, so that only the call id tells the two judgments apart."""
     same = {(variant, "h01"): good("h01") for variant in VARIANTS}
-    experiment = Experiment(tmp_path, development=1, heldout=1, answers=same).walk()
-    attacker = Attacker(experiment)
+    own = Experiment(tmp_path, development=1, heldout=1, answers=same).walk("unlock")
+    plans = [own.write_plan(variant, "heldout") for variant in VARIANTS]
+    own.command("run", *plans, expect=0)
+    own.command("judge", *plans, expect=0)
+    attacker = Attacker(own)
     first, second = (f"results/{variant}-heldout/h01.grounded-1.judge.1" for variant in VARIANTS)
-    ids = [experiment.read(f"{stem}.pending.json")["callId"] for stem in (first, second)]
+    ids = [own.read(f"{stem}.pending.json")["callId"] for stem in (first, second)]
     for part in ("stdout", "stderr", "terminal.json"):
-        attacker.put(f"{second}.{part}", experiment.path(f"{first}.{part}").read_bytes())
-    text = experiment.path(f"{second}.pending.json").read_text("utf-8")
+        attacker.put(f"{second}.{part}", own.path(f"{first}.{part}").read_bytes())
+    text = own.path(f"{second}.pending.json").read_text("utf-8")
     attacker.put(f"{second}.pending.json", text.replace(ids[1], ids[0]))
     attacker.edit(f"{second}.terminal.json", lambda terminal: terminal.update(
-        pendingSha256=experiment.sha(f"{second}.pending.json")))
-    said = assert_refused(attacker, "call id")
-    assert "twice" in said.err
+        pendingSha256=own.sha(f"{second}.pending.json")))
+    for plan in plans:
+        assert say(own.directory, "score", plan).status == 0     # each arm alone looks right
+    said = say(own.directory, "compare", *own.plan_names())
+    assert said.status == 3 and "call id" in said.err, said
+    assert not own.path("comparison.json").exists()
 
 
 @pytest.mark.parametrize("change", [
@@ -483,13 +491,16 @@ def test_gate_lowered_afterwards_is_told_by_the_comparison(attacker):
 
 
 def test_test_dropped_afterwards_is_told_by_the_scores(attacker):
-    attacker.own.edit("cases/h01/expected.json", lambda expected: expected["tests"].pop(1))
+    attacker.own.edit("cases/h01/expected.json", lambda expected: expected.update(
+        tests=expected["tests"][:1] + expected["tests"][2:]))
     assert_refused(attacker, "-heldout/score.json", "rows")
 
 
 def test_literal_value_changed_afterwards_is_told_by_the_scores(attacker):
-    attacker.own.edit("cases/h01/expected.json", lambda expected: expected["tests"][0].update(
-        value="took"))
+    def easier(expected):
+        expected["tests"][0]["value"] = "took"
+
+    attacker.own.edit("cases/h01/expected.json", easier)
     assert_refused(attacker, "-heldout/score.json", "rows")
 
 

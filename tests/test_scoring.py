@@ -1,0 +1,253 @@
+"""How outputs are checked: literal tests, quotes of the judge, and rows that are never dropped."""
+from types import SimpleNamespace
+
+import pytest
+
+import eval_loop
+from builder import POOR_MARK, QUOTE, good, poor
+from eval_loop import literal_verdict, normalise, quote_form, quote_occurs, regex_verdict, totals
+
+PLAN = "baseline-development-plan.json"
+
+
+def literal(kind, value, output):
+    """(verdict, reason) of one literal test on an output."""
+    return literal_verdict(SimpleNamespace(kind=kind, value=value), output, normalise(output))
+
+
+def score(make, tests, answers, **options):
+    """The rows of a score as (case, test) -> (verdict, reason), and the experiment.
+
+    `tests` are those of every case, `answers` the baseline's outputs, one a case.
+    """
+    cases = [f"d{number:02}" for number in range(1, len(answers) + 1)]
+    experiment = make(development=len(answers), heldout=1, judge=False,
+                      tests=dict.fromkeys(cases, tests),
+                      answers={("baseline", case): answer
+                               for case, answer in zip(cases, answers, strict=True)}, **options)
+    experiment.walk(until="policy")
+    plan = experiment.write_plan("baseline", "development")
+    experiment.command("run", plan, expect=(0, 4))
+    experiment.command("score", plan, expect=(0, 4))
+    return {key: (row["verdict"], row["reason"]) for key, row in experiment.checks(
+        "baseline", "development").items()}, experiment
+
+
+# ---- contains and not_contains ---------------------------------------------------------------
+
+
+FOUND = [  # the value, an output that holds it
+    ("1.234 km", "It is 1.234\u00a0km long."), ("1.234 km", "It is 1.234\n   km long."),
+    ("1.234 km", "It is 1.234\tKM long."), ("  five  figures ", "all five figures"),
+    ("five figures", "ﬁve ﬁgures"), ("ﬁve", "FIVE"), ("STRASSE", "in der Straße"),
+    ("straße", "STRASSE"), ("10 km2", "１０ km²"), ("İstanbul", "i\u0307stanbul"),
+    ("café", "cafe\u0301"), ("Å", "Å"), ("ΣΑΣ", "σας"), ("№ 5", "No 5"),
+    ("42", "in 1420"),                             # a bare number is inside longer ones
+]
+NOT_FOUND = [
+    ("1234 km", "It is 1.234 km long."), ("five figures", "five, figures"),
+    ("cafe", "café"), ("a\u200bb", "ab"), ("-5", "5"), ("five", "4"), ("a.c", "abc"),
+]
+
+
+@pytest.mark.parametrize("value, output", FOUND)
+def test_a_value_is_found_whatever_its_width_case_or_white_space(value, output):
+    assert literal("contains", value, output) == ("pass", None)
+    assert literal("not_contains", value, output) == ("fail", None)
+
+
+@pytest.mark.parametrize("value, output", NOT_FOUND)
+def test_a_value_that_differs_in_more_than_form_is_not_found(value, output):
+    assert literal("contains", value, output) == ("fail", None)
+    assert literal("not_contains", value, output) == ("pass", None)
+
+
+# ---- regex -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("pattern, output, verdict", [
+    ("^Source: [A-Z]", "First.\nSource: NASA", "pass"),        # ^ at every line
+    ("figures$", "all figures\nand more", "pass"),
+    (r"\AFirst", "One.\nFirst", "fail"),
+    ("^Source", "\tSource: NASA", "fail"),                    # raw: white space is not folded
+    ("source", "Source", "fail"), ("(?i)source", "Source", "pass"),
+    ("five", "ﬁve", "fail"), ("ﬁve", "ﬁve", "pass"),           # raw: no compatible characters
+    ("a.c", "a\nc", "fail"), ("(?s)a.c", "a\nc", "pass"),
+    (r"\b42\b", "in 1420", "fail"), (r"\b42\b", "it is 42.", "pass"),
+    ("cat|dog", "a dog", "pass"), ("x*", "", "pass")])
+def test_a_pattern_is_searched_in_the_raw_output_line_by_line(pattern, output, verdict):
+    assert regex_verdict(pattern, output) == verdict
+    assert literal("regex", pattern, output) == (verdict, None)
+
+
+SLOW, LONG = "(a+)+$", "a" * 60 + "b"
+
+
+def test_a_pattern_without_end_is_unknown_and_leaves_no_clock_running():
+    import signal
+    before = signal.getsignal(signal.SIGVTALRM)
+    assert literal("regex", SLOW, LONG) == ("unknown", "regex-timeout")
+    assert signal.getitimer(signal.ITIMER_VIRTUAL) == (0, 0)
+    assert signal.getsignal(signal.SIGVTALRM) == before
+
+
+def test_a_saved_timeout_stands_when_the_score_is_replayed(make, monkeypatch, capsys):
+    tests = [{"id": "slow", "kind": "regex", "critical": False, "value": SLOW},
+             {"id": "word", "kind": "contains", "critical": False, "value": "aaa"}]
+    rows, experiment = score(make, tests, [LONG])
+    assert rows == {("d01", "slow"): ("unknown", "regex-timeout"), ("d01", "word"): ("pass", None)}
+
+    def once_is_enough(pattern, output):
+        assert output != LONG, "a pattern that ran out of time was tried again"
+        return "fail"
+    monkeypatch.setattr(eval_loop, "regex_verdict", once_is_enough)
+    assert eval_loop.main(["verify", str(experiment.path(PLAN))]) == 0
+    assert eval_loop.main(["score", str(experiment.path(PLAN))]) == 4
+    assert "exists already" in capsys.readouterr().out
+
+
+# ---- What is refused or warned of before paying ------------------------------------------------
+
+
+def checked(make, *tests):
+    """The finished `check` of a policy whose first held-out case has these tests."""
+    tests = [{"id": f"t{number}", "critical": False, **test} for number, test in enumerate(tests)]
+    experiment = make(judge=False, tests={"h01": tests})
+    return experiment.command("check", experiment.write_policy())
+
+
+@pytest.mark.parametrize("test, word", [
+    ({"kind": "contains", "value": ""}, "value"), ({"kind": "not_contains", "value": " \n "}, "value"),
+    ({"kind": "contains"}, "value"), ({"kind": "regex", "value": ""}, "value"),
+    ({"kind": "regex", "value": "(unclosed"}, "regular expression"),
+    ({"kind": "regex", "value": "a**"}, "regular expression"),
+    ({"kind": "judge", "value": "good"}, "criterion"), ({"kind": "equals", "value": "x"}, "kind"),
+    ({"kind": "contains", "value": "x", "critical": 1}, "critical"),
+    ({"kind": "contains", "value": "x", "critical": None}, "critical")])
+def test_a_test_that_cannot_be_decided_is_refused(make, test, word):
+    done = checked(make, test)
+    assert done.returncode == 3 and word in done.stderr
+    assert "cases/h01/expected.json" in done.stderr
+
+
+def test_two_equal_tests_of_one_case_are_refused(make):
+    done = checked(make, {"kind": "contains", "value": "x"}, {"kind": "contains", "value": "x"})
+    assert done.returncode == 3 and "equal" in done.stderr
+
+
+@pytest.mark.parametrize("test, word", [
+    ({"kind": "contains", "value": " 42 "}, "number"), ({"kind": "regex", "value": "x*"}, "empty")])
+def test_a_test_that_passes_too_easily_is_warned_of(make, test, word):
+    done = checked(make, test)
+    line, = (line for line in done.stderr.splitlines() if "cases/h01/expected.json" in line)
+    assert done.returncode == 0 and line.startswith("warning") and word in line and "t0" in line
+
+
+@pytest.mark.parametrize("test", [
+    {"kind": "contains", "value": "42 km"}, {"kind": "regex", "value": r"\b42\b"}])
+def test_a_test_with_room_for_nothing_else_is_not_warned_of(make, test):
+    assert "expected.json" not in checked(make, test).stderr
+
+
+# ---- Rows ------------------------------------------------------------------------------------
+
+
+def test_a_check_on_a_missing_output_never_passes(make):
+    tests = [{"id": "holds", "kind": "contains", "critical": False, "value": "euros"},
+             {"id": "lacks", "kind": "not_contains", "critical": False, "value": "euros"},
+             {"id": "any", "kind": "regex", "critical": False, "value": "x*"}]
+    rules = [{"contains": "Task d01:", "answer": ""},
+             {"contains": "Task d02:", "answer": "I will not.", "patch": {"stop_reason": "refusal"}},
+             {"contains": "Task d03:", "stdout": "no JSON at all"}]
+    rows, experiment = score(make, tests, ["", "", "", "Five euros."], script=rules)
+    for test in ("holds", "lacks", "any"):
+        assert rows["d01", test] == ("fail", "empty-output")
+        assert rows["d02", test] == ("fail", "refusal")
+        assert rows["d03", test] == ("unknown", "malformed-output")
+    assert [rows["d04", test][0] for test in ("holds", "lacks", "any")] == ["pass", "fail", "pass"]
+    told = experiment.read(experiment.score_name("baseline", "development"))["totals"]
+    assert told == {"passed": 2, "failed": 7, "unknown": 3, "total": 12,
+                    "unknownReasons": {"malformed-output": 3}}
+    printed = experiment.command("score", PLAN, expect=4).stdout
+    assert "2 of 12" in printed and "3 malformed-output" in printed
+
+
+def test_every_row_is_in_the_denominator():
+    rows = [{"verdict": verdict, "reason": reason} for verdict, reason in (
+        ("pass", None), ("fail", None), ("fail", "refusal"), ("unknown", "timeout"),
+        ("unknown", "timeout"), ("unknown", "abstained"))]
+    assert totals(rows) == {"passed": 1, "failed": 2, "unknown": 3, "total": 6,
+                            "unknownReasons": {"abstained": 1, "timeout": 2}}
+
+
+# ---- Quotes ----------------------------------------------------------------------------------
+
+
+OUTPUT = """# Shop one
+
+The **Straße** shop took “1 234 euros” — that’s `five` figures.
+* It is in the _old_ town; the till was read twice.
+> Checked: −5 °C, ten\u00adths, cafe\u0301, １０ km², no\u200bspace.
+"""
+
+IN_ORDER = [
+    "The Straße shop took", "THE STRASSE SHOP", "the  straße\nshop",          # case, white space
+    '"1 234 euros"', "“1 234 euros”", "«1 234 euros»", "„1 234 euros‟",        # quotation marks
+    "euros\" - that's five", "that’s five", "that's five",                     # dashes, apostrophes
+    "euros” – that", "euros” ― that", "-5 °C", "−5 °C", "‑5 °C",
+    "The Straße shop", "The **Straße** shop", "__Straße__", "# Shop one", "Shop one",
+    "five figures. It is in the old town", "`five` figures", "old town", "> Checked",  # Markdown
+    "tenths", "ten\u00adths", "nospace", "no\u200bspace", "no\u200cspace", "\ufeffShop one",
+    "café", "10 km2", "10 km²", "ﬁve ﬁgures",                                  # compatible characters
+    "The Straße shop … five figures", "The Straße ... figures ... twice",      # pieces in order
+    "…five figures…", "Shop one… Checked", "... read twice.",
+    "Shop one [...] figures", "Shop one […] figures", "figures.… twice",       # as people write it
+]
+NOT_THERE = [
+    "The Straße shop took 1 235 euros", "The shop took", "six figures", "5 °C below",
+    "twice … five figures", "five figures … five figures", "Shop one … nothing of the kind",
+    "…", "...", "", "   ", "**", "\u200b", "“”euros", "old towns",
+]
+
+
+@pytest.mark.parametrize("quote", IN_ORDER)
+def test_a_quote_occurs_whatever_its_form(quote):
+    assert quote_occurs(quote_form(quote), quote_form(OUTPUT))
+
+
+@pytest.mark.parametrize("quote", NOT_THERE)
+def test_a_quote_that_says_something_else_or_nothing_does_not_occur(quote):
+    assert not quote_occurs(quote_form(quote), quote_form(OUTPUT))
+
+
+@pytest.mark.parametrize("text", IN_ORDER + NOT_THERE)
+def test_the_form_of_a_quote_is_final(text):
+    assert quote_form(quote_form(text)) == quote_form(text)
+
+
+REPLIES = {  # case: (the judge's verdict, its quote, the output, what the row says)
+    "d01": ("pass", "shop **D01** took … till of shop d01", good("d01"), ("pass", None)),
+    "d02": ("pass", f"{QUOTE} of shop d01", good("d02"), ("unknown", "quote-not-found")),
+    "d03": ("pass", "", good("d03"), ("unknown", "quote-not-found")),
+    "d04": ("fail", "", poor("d04"), ("fail", None)),
+    "d05": ("fail", "Shop d04", poor("d05"), ("unknown", "quote-not-found")),
+    "d06": ("fail", POOR_MARK.upper(), poor("d06"), ("fail", None)),
+    "d07": ("unknown", "", poor("d07"), ("unknown", "abstained")),
+    "d08": ("pass", "Shop d08", poor("d08"), ("pass", None)),
+}
+
+
+def test_a_pass_needs_a_quote_and_a_given_quote_must_occur(make):
+    experiment = make(development=len(REPLIES), heldout=1, script=[
+        {"purpose": "judge", "contains": f"Task {case}:", "verdict": verdict, "quote": quote,
+         "evidence": "Scripted."} for case, (verdict, quote, *_) in REPLIES.items()], answers={
+        ("baseline", case): output for case, (_, _, output, _) in REPLIES.items()})
+    experiment.walk(until="policy")
+    plan = experiment.write_plan("baseline", "development")
+    experiment.command("run", plan, "--jobs", "2", expect=0)
+    experiment.command("judge", plan, "--jobs", "2", expect=4)
+    experiment.command("score", plan, expect=4)
+    rows = experiment.checks("baseline", "development")
+    told = {case: (rows[case, "grounded-1"]["verdict"], rows[case, "grounded-1"]["reason"])
+            for case in REPLIES}
+    assert told == {case: expected for case, (*_, expected) in REPLIES.items()}
