@@ -1011,7 +1011,13 @@ def read_attempts(root: str, call: Call, names: Parts) -> list[Attempt]:
         if made and made[-1].status != "unserved":
             raise Refused(f"{file}.pending.json: an attempt after {made[-1].file}, which a model "
                           "may have answered; one of the two does not belong here")
-        pending, raw = read_receipt(root, f"{file}.pending.json", MOMENT)
+        pending, raw = read_receipt(root, f"{file}.pending.json", {
+            **MOMENT, "bound": Names(ANYTHING, LITERAL)})
+        judged = call.bound.get("runTerminalSha256")
+        if judged and judged != pending["bound"].get("runTerminalSha256"):
+            raise Refused(f"{file}.pending.json: judged another answer than that of "
+                          f"{call.directory}/{call.subject['runReceipt']}.terminal.json; restore "
+                          "the one that changed")
         key_set = "ANTHROPIC_API_KEY" in pending["environmentNames"]
         same_bytes(f"{file}.pending.json", raw, pending_document(call, {
             **pending, "attempt": len(made) + 1,
@@ -1019,11 +1025,12 @@ def read_attempts(root: str, call: Call, names: Parts) -> list[Attempt]:
         terminal, digest = None, None
         if "terminal.json" in parts:
             terminal, told = read_receipt(root, f"{file}.terminal.json", {
-                **FACTS, "stdoutSha256": SHA, "stderrSha256": SHA})
+                **FACTS, "stdoutSha256": SHA, "stderrSha256": SHA, "pendingSha256": SHA})
             streams = [read_stream(root, f"{file}.{name}") for name in ("stdout", "stderr")]
-            for name, stream in zip(("stdout", "stderr"), streams, strict=True):
-                if sha256(stream) != terminal[f"{name}Sha256"]:
-                    raise Refused(f"{file}.{name}: not the bytes that {file}.terminal.json binds; "
+            for name, part, held in (("pending", ".pending.json", raw), ("stdout", ".stdout",
+                                     streams[0]), ("stderr", ".stderr", streams[1])):
+                if sha256(held) != terminal[f"{name}Sha256"]:
+                    raise Refused(f"{file}{part}: not the bytes that {file}.terminal.json binds; "
                                   "restore the one that changed")
             same_bytes(f"{file}.terminal.json", told, terminal_document(
                 call, pending["callId"], sha256(raw), terminal, *streams))
@@ -1543,13 +1550,14 @@ def settle_call(work: Work, future: Any, call: Call, number: int, others: bool,
 def close_left(calling: Calling, work: Work, state: str, report: Report) -> None:
     """Close the calls that a command before this one left; waits for a CLI that still runs, at
     most until its own time is over. A fault stops the command; nothing is lost by it."""
-    stopped, left_over = list(work.stopped), work.open[state]
+    stopped, left_over, began = list(work.stopped), work.open[state], elapsed_clock()
     work.open[state] = []
     for call, left in left_over:
         file = f"{left.file}.stdout"
-        while state == "waiting" and not unlocked(calling.root, file) and not calling.interrupts and (
-                utc_now() - parse_utc(left.pending["createdAtUtc"])
-                < timedelta(seconds=call.environment["timeoutSeconds"])):
+        allowed = call.environment["timeoutSeconds"]
+        while (state == "waiting" and not unlocked(calling.root, file) and not calling.interrupts
+               and elapsed_clock() - began < allowed  # whatever became of the wall clock
+               and utc_now() - parse_utc(left.pending["createdAtUtc"]) < timedelta(0, allowed)):
             time.sleep(TICK_SECONDS)
         try:
             running = state == "waiting" and not unlocked(calling.root, file)
@@ -2699,7 +2707,7 @@ class Tally:
     def __init__(self) -> None:
         self.rows: list[Document] = []
         self.run, self.judge = Sums(), Sums()
-        self.files: set[str] = set()
+        self.files: dict[str, str | None] = {}  # attempt -> hash of its terminal receipt
         self.call_ids: list[str] = []
         self.programs: set[str] = set()
         self.started: dict[str, str] = {}    # case -> when its Skill run was claimed
@@ -2720,7 +2728,7 @@ class Tally:
             sums.unserved += made.status == "unserved"
             sums.milliseconds += terminal.get("elapsedMilliseconds") or 0
             sums.tokens += sum(terminal["usage"].values())
-            self.files.add(made.file)
+            self.files[made.file] = made.terminal_sha256
             self.call_ids.append(made.pending["callId"])
             self.programs.add(made.pending["programSha256"])
             self.last = max(self.last, made.pending["createdAtUtc"], terminal["completedAtUtc"])
@@ -2744,7 +2752,7 @@ def judge_call(arm: Arm, case: Case, test: Test, run: Attempt) -> Call:
     output = run.terminal["output"]
     return Call("judge", arm.directory, f"{case.id}.{test.id}.judge", {
         "variant": arm.plan["variant"], "split": arm.plan["split"], "caseId": case.id,
-        "testId": test.id}, {
+        "testId": test.id, "runReceipt": os.path.basename(run.file)}, {
         **binding(arm, case), "criterionSha256": test.criterion.sha256,
         "runTerminalSha256": run.terminal_sha256, "calibrationSha256": arm.calibration.sha256},
         case_prompt(case, test, output), arm.environment, None, output)
@@ -3198,7 +3206,10 @@ def replay(experiment: Experiment, arm: Arm) -> Tally:
                            and next_number(judged.get(row["testId"], []), allowed)]
     if problems:
         raise Refused(*problems)
-    refuse_strays(arm.plan, names, tally.files)
+    if tally.stored is not None and tally.open:
+        raise Refused(*(f"{file}.terminal.json: missing; restore it, the score stands on it"
+                        for file in tally.open))
+    refuse_strays(arm.plan, names, set(tally.files))
     return tally
 
 
@@ -3239,13 +3250,25 @@ def score_document(arm: Arm, tally: Tally) -> Document:
             "lastAtUtc": tally.last, "rows": tally.rows}
 
 
+def score_agrees(arm: Arm, tally: Tally) -> None:
+    """Refuses a stored score that its receipts do not give, naming receipts that it does not bind."""
+    document = score_document(arm, tally)
+    if canonical(document) != tally.stored:
+        foreign = [file for file, digest in tally.files.items()
+                   if digest and digest.encode() not in tally.stored]
+        if foreign:
+            raise Refused(*(f"{file}.terminal.json: not the bytes that {arm.directory}/score.json "
+                            "binds; restore the one that changed" for file in foreign[:20]))
+    same_bytes(f"{arm.directory}/score.json", tally.stored, document)
+
+
 def settled(experiment: Experiment, arm: Arm) -> Tally:
     """The tally of a plan whose score exists and is what its receipts give."""
     if ("tally", arm.plan.file) not in experiment.built:
         tally, file = replay(experiment, arm), f"{arm.directory}/score.json"
         if tally.stored is None:
             raise Refused(f"{file}: missing; score {arm.plan.file} writes it")
-        same_bytes(file, tally.stored, score_document(arm, tally))
+        score_agrees(arm, tally)
         tally.score_sha256, tally.stored = sha256(tally.stored), b""
         tally.rows = [{name: row[name] for name in (
             "caseId", "testId", "kind", "critical", "verdict", "reason")} for row in tally.rows]
@@ -4116,8 +4139,7 @@ def cmd_verify(options: argparse.Namespace) -> int:
             arm = arm_of(experiment, bound)
             tally = replay(experiment, arm)
             if tally.stored is not None:
-                same_bytes(f"{arm.directory}/score.json", tally.stored,
-                           score_document(arm, tally))
+                score_agrees(arm, tally)
                 hashes.add(sha256(tally.stored))
         elif bound.kind == "comparison":
             stored_comparison(experiment, bound)
