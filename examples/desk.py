@@ -230,6 +230,17 @@ def references(value: Any, path: str = "$") -> Iterator[tuple[str, dict[str, Any
             yield from references(item, f"{path}[{index}]")
 
 
+def listed(value: Any) -> list[dict[str, Any]]:
+    """Return the objects of a list; nothing of anything else."""
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
+
+
+def held(value: Any, name: str) -> str:
+    """Return the text that a field of an object holds, or nothing."""
+    found = value.get(name) if isinstance(value, dict) else None
+    return found if isinstance(found, str) else ""
+
+
 def file_hash(path: pathlib.Path) -> str:
     """Return the hash of a file's bytes, read in a stream, or nothing when it is not there."""
     try:
@@ -338,6 +349,10 @@ class Desk:
             made = "" if role in PROGRAM_MADE else f":\n{self.command(drafting(role))}"
             raise Refused(f"{self.name(role)}: missing; it comes first{made}")
         self.complete(paper.file, paper.document, paper.trouble)
+        shape = eval_loop.SHAPES.get(kind_of(role), {})
+        if role not in PROGRAM_MADE and (
+                problems := eval_loop.shape_problems(shape, paper.document)):
+            raise Refused(*(f"{paper.file}: {problem}" for problem in problems))
         return paper
 
     def complete(self, file: str, document: Any, trouble: str = "") -> None:
@@ -363,18 +378,18 @@ class Desk:
 
     def skill_name(self) -> str:
         """Return the name of the Skill: the policy's, else that of the baseline's project."""
-        name = self.document("policy").get("skillName", "")
-        if isinstance(name, str) and name and not name.startswith("FILL:"):
+        name = held(self.document("policy"), "skillName")
+        if name and not name.startswith("FILL:"):
             return name
         folders = sorted(self.path(self.project("baseline")).glob(".claude/skills/*/SKILL.md"))
         return folders[0].parent.name if len(folders) == 1 else ""
 
     def project(self, variant: str) -> str:
         """Return the Skill project of a variant: said now, planned, or the usual one."""
-        planned = self.document(f"{variant}-development-plan").get("projectDir")
+        planned = held(self.document(f"{variant}-development-plan"), "projectDir")
         if self.options.project and (variant == "candidate" or not planned):
             return self.options.project.rstrip("/")
-        if isinstance(planned, str):
+        if planned:
             return planned
         own = f"skills/{variant}{self.tail()}"
         return own if self.path(own).is_dir() else f"skills/{variant}"
@@ -390,27 +405,32 @@ class Desk:
 
     def score_file(self, role: str) -> str:
         """Return the name of the score of a plan."""
-        directory = self.document(role).get("resultDir")
-        return f"{directory}/score.json" if isinstance(directory, str) else ""
+        return f"{held(self.document(role), 'resultDir')}/score.json"
 
     def score(self, role: str) -> dict[str, Any]:
-        """Return the score of a plan. Refuses when it is not written yet."""
-        file = self.score_file(role)
-        document, trouble = read_json(self.path(file))
-        if not isinstance(document, dict) or "rows" not in document:
-            raise Refused(f"{file}: {trouble or 'is no score'}; it comes first:\n"
-                          + self.loop("score", self.need(role).file))
-        return document
+        """Return the score of a plan, which is what its receipts give. Refuses a missing one."""
+        plan, file = self.need(role).file, self.score_file(role)
+        if not self.path(file).is_file():
+            raise Refused(f"{file}: missing; it comes first:\n{self.loop('score', plan)}")
+        _, problems = offline("score", str(self.path(plan)))
+        if problems:
+            raise Refused(*problems)
+        return read_json(self.path(file))[0]
 
     def record(self) -> str:
         """Return the name of the calibration record, whether or not it is there."""
-        file = self.document("calibration-plan").get("calibrationOutputFile")
-        return file if isinstance(file, str) else self.name("calibration")
+        return (held(self.document("calibration-plan"), "calibrationOutputFile")
+                or self.name("calibration"))
 
 
 def drafting(role: str) -> tuple[str, str]:
     """Return the words that draft a role."""
     return "draft", DRAFTED_BY.get(role, role)
+
+
+def kind_of(role: str) -> str:
+    """Return the kind of document that plays a role."""
+    return "plan" if role in PLANS else "cases" if role.endswith("-cases") else role
 
 
 # ---- The program ---------------------------------------------------------------------------
@@ -535,7 +555,7 @@ def plan_counts(desk: Desk, role: str) -> tuple[Counts, Counts]:
 
 def plain_counts(desk: Desk, directory: str) -> str:
     """Return what a directory's file names alone tell, for when a replay is refused."""
-    names = eval_loop.receipt_names(str(desk.root), directory)
+    names = eval_loop.receipt_names(str(desk.root), directory) if directory else {}
     pending = sum("pending.json" in parts for parts in names.values())
     ended = sum("terminal.json" in parts for parts in names.values())
     return f"{amount(pending, 'call')} begun, {ended} ended (by file names alone)"
@@ -544,7 +564,7 @@ def plain_counts(desk: Desk, directory: str) -> str:
 def money_of(desk: Desk) -> dict[str, Any]:
     """Return the ledger: known, reserved for open calls, for unknown costs, and the limit."""
     spending = desk.document("spending")
-    usable = not list(eval_loop.shape_problems(eval_loop.SHAPES["spending"], spending))
+    usable = not eval_loop.shape_problems(eval_loop.SHAPES["spending"], spending)
     ledger = eval_loop.Ledger(str(desk.root), spending if usable else {"spendLimitUsd": "0"})
     ledger.refresh()
     calls = [(reserved, cost, key in ledger.closed)
@@ -593,7 +613,7 @@ class Rows(NamedTuple):
 
     def over(self, base: Any) -> list[dict[str, Any]]:
         """Return the given rows, each over the row of the base that it is about."""
-        there = [row for row in base if isinstance(row, dict)] if isinstance(base, list) else []
+        there = listed(base)
         known = {self.key(row): row for row in there}
         rows = [overlay(known[self.key(row)], row) if self.key(row) in known else
                 {**row, **overlay(self.template, row)} for row in self.rows]
@@ -1047,11 +1067,9 @@ def judged(desk: Desk) -> bool:
 def inventory_tests(desk: Desk, split: str) -> list[dict[str, Any]]:
     """Return the tests of all cases of an inventory, as far as they can be read."""
     found = []
-    for case in desk.document(f"{split}-cases").get("cases") or ():
-        file = ((case.get("expected") or {}) if isinstance(case, dict) else {}).get("file")
-        document, _ = read_json(desk.path(file)) if isinstance(file, str) else (None, "")
-        tests = document.get("tests") if isinstance(document, dict) else None
-        found += [test for test in tests or () if isinstance(test, dict)]
+    for case in listed(desk.document(f"{split}-cases").get("cases")):
+        document, _ = read_json(desk.path(held(case.get("expected"), "file")))
+        found += listed(document.get("tests")) if isinstance(document, dict) else []
     return found
 
 
@@ -1090,8 +1108,7 @@ def policy_words(desk: Desk) -> tuple[str, ...]:
 
 def inventory_words(desk: Desk, split: str) -> str:
     """Return how large an inventory is."""
-    cases = [case for case in desk.document(f"{split}-cases").get("cases") or ()
-             if isinstance(case, dict)]
+    cases = listed(desk.document(f"{split}-cases").get("cases"))
     tests = inventory_tests(desk, split)
     families = {str(case.get("caseGroup")).casefold() for case in cases}
     return (f"{amount(len(cases), 'case')} of {len(families)} "
@@ -1165,12 +1182,12 @@ def draft_diagnosis(desk: Desk) -> list[Draft]:
 
 def failure_row(desk: Desk, row: dict[str, Any]) -> dict[str, Any]:
     """Return a failed check with what the Skill answered and what was asked."""
-    case = next((case for case in desk.document("development-cases").get("cases", ())
+    case = next((case for case in listed(desk.document("development-cases").get("cases"))
                  if case.get("id") == row["caseId"]), {})
-    document, _ = read_json(desk.path((case.get("expected") or {}).get("file", "")))
-    test = next((test for test in (document or {}).get("tests", ())
+    document, _ = read_json(desk.path(held(case.get("expected"), "file")))
+    test = next((test for test in listed((document or {}).get("tests"))
                  if test.get("id") == row["testId"]), {})
-    wanted = test.get("value") or (test.get("criterion") or {}).get("file", "")
+    wanted = test.get("value") or held(test.get("criterion"), "file")
     reason = f" ({row['reason']})" if row["reason"] else ""
     return {"caseId": row["caseId"], "testId": row["testId"],
             "_asked": f"{row['kind']} {short(wanted)}: {row['verdict']}{reason}",
@@ -1179,7 +1196,7 @@ def failure_row(desk: Desk, row: dict[str, Any]) -> dict[str, Any]:
 
 def output_of(desk: Desk, role: str, case: str) -> str:
     """Return the Skill's answer to a case, or why there is none."""
-    directory = str(desk.document(role).get("resultDir"))
+    directory = held(desk.document(role), "resultDir")
     paths = sorted(desk.path(directory).glob(f"{case}.run.*.terminal.json"),
                    key=lambda path: int(path.name.split(".")[-3]))
     document, _ = read_json(paths[-1]) if paths else (None, "")
@@ -1210,8 +1227,8 @@ def draft_unlock(desk: Desk) -> list[Draft]:
 def score_words(role: str, score: dict[str, Any]) -> str:
     """Return a score in one sentence."""
     told = score["totals"]
-    return (f"{' '.join(role.split('-')[:2])}: {told['passed']} of {told['total']} checks "
-            f"passed, {told['failed']} failed, {told['unknown']} unknown")
+    return (f"{' '.join(role.split('-')[:2])}: {told.get('passed')} of {told.get('total')} "
+            f"checks passed, {told.get('failed')} failed, {told.get('unknown')} unknown")
 
 
 def draft_decision(desk: Desk) -> list[Draft]:
@@ -1374,18 +1391,18 @@ class Stale(NamedTuple):
 def bare_hashes(desk: Desk, paper: Paper) -> dict[str, str]:
     """Return what the bare hashes of a document are of: field -> file."""
     document = paper.document
-    project = document.get("projectDir") if paper.role in PLANS else desk.project("candidate")
+    project = (held(document, "projectDir") if paper.role in PLANS
+               else desk.project("candidate"))
     skill = f"{project}/.claude/skills/{desk.skill_name()}/SKILL.md"
-    baseline = (document.get("baselinePlan") or {}).get("file")
     known = {
-        "cliSha256": document.get("claudeExecutable"),
-        "judgeCliSha256": document.get("judgeExecutable"),
+        "cliSha256": held(document, "claudeExecutable"),
+        "judgeCliSha256": held(document, "judgeExecutable"),
         "calibrationPlanSha256": named(desk, "calibration-plan"), "skillSha256": skill,
         "candidateSkillSha256": skill, "comparisonSha256": named(desk, "comparison"),
-        "baselineScoreSha256": desk.score_file(PLANS[0]) if baseline else None,
+        "baselineScoreSha256": desk.score_file(PLANS[0]),
         "candidateDevelopmentScoreSha256": desk.score_file(PLANS[1])}
-    return {field: known[field] for field in document if known.get(field)
-            and not str(document[field]).startswith("FILL:")}
+    return {field: file for field, file in known.items()
+            if file and not held(document, field).startswith("FILL:") and field in document}
 
 
 def stale_in(desk: Desk, paper: Paper) -> list[Stale]:
@@ -1573,7 +1590,7 @@ def calibration_progress(look: Look, file: str, run: str) -> Iterator[Row]:
     try:
         counts = sample_counts(desk)
     except Refused as refusal:
-        directory = desk.document("calibration-plan")["resultDir"]
+        directory = held(desk.document("calibration-plan"), "resultDir")
         yield Row("calibration calls", "broken", plain_counts(desk, directory),
                   wrong=tuple(refusal.problems), command=run)
         return
@@ -1592,10 +1609,11 @@ def record_row(desk: Desk, plan: str, approval: str) -> Row:
     """Return the calibration record: what it is worth and how long."""
     finalize = desk.loop("calibrate-finalize", plan, approval)
     document, trouble = read_json(desk.path(desk.record()))
-    if document is None:
+    if not isinstance(document, dict):
         missing = not os.path.lexists(desk.path(desk.record()))
         return Row("calibration", "missing" if missing else "broken", command=finalize,
-                   wrong=() if missing else (f"{desk.record()}: {trouble}",))
+                   wrong=() if missing else (
+                       f"{desk.record()}: {trouble or 'is not a JSON object'}",))
     usable = document.get("status") in ("accepted", "qualified")
     wrong = [] if usable else [f"{desk.record()}: the judge is {document.get('status')}; "
                                "no judge call may rely on it: calibrate in another round"]
@@ -1638,7 +1656,7 @@ def progress_rows(desk: Desk, roles: tuple[str, ...]) -> Iterator[Row]:
             counted[role] = plan_counts(desk, role)
         except Refused as refusal:
             wrong += refusal.problems
-            directory = desk.document(role).get("resultDir", "")
+            directory = held(desk.document(role), "resultDir")
             yield Row(f"{role.removesuffix('-plan')} calls", "broken",
                       plain_counts(desk, directory), wrong=tuple(refusal.problems),
                       command=desk.loop("check", desk.paper(role).file))
@@ -1660,7 +1678,7 @@ def score_row(desk: Desk, role: str) -> Row:
     if not desk.path(file).is_file():
         return Row(stage, "missing", command=desk.loop("score", desk.paper(role).file))
     document, trouble = read_json(desk.path(file))
-    if not isinstance(document, dict) or "totals" not in document:
+    if not isinstance(document, dict) or not isinstance(document.get("totals"), dict):
         return Row(stage, "broken", wrong=(f"{file}: {trouble or 'is no score'}; restore it",),
                    command=desk.loop("score", desk.paper(role).file))
     return Row(stage, "done", score_words(role, document).split(": ", 1)[1])
@@ -1677,7 +1695,8 @@ def ending_rows(look: Look) -> Iterator[Row]:
         yield comparison._replace(command=desk.loop("compare", *plans, more=more))
         return
     told = desk.document("comparison")
-    reasons = amount(len(told.get("reasons") or ()), "reason")
+    reasons = told.get("reasons")
+    reasons = amount(len(reasons) if isinstance(reasons, list) else 0, "reason")
     yield comparison._replace(
         text=f"{told.get('status')}; {told.get('finding')}; {reasons} to hold")
     decision = look.paper_row("decision")

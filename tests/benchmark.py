@@ -39,12 +39,13 @@ import time
 import uuid
 
 TESTS = pathlib.Path(__file__).resolve().parent
-sys.path[:0] = [str(TESTS), str(TESTS.parent)]
+COPY = "EVAL_LOOP_BENCHMARKED"      # names the copy that all processes of one benchmark measure
+PROGRAM = pathlib.Path(os.environ.get(COPY, TESTS.parent / "eval_loop.py"))
+sys.path[:0] = [str(TESTS), str(PROGRAM.parent)]
 
 import builder  # noqa: E402
 import eval_loop  # noqa: E402
 
-PROGRAM = TESTS.parent / "eval_loop.py"
 CAPTURES = TESTS / "data" / "captures" / "2.1.332"
 CAPTURED_MODEL, CAPTURED_SKILL = "claude-sonnet-4-5-20250929", "brief"
 JUDGE_MODEL = "claude-haiku-4-5-20251001"
@@ -307,10 +308,10 @@ class Outputs:
         return json.dumps(self.judge, separators=(",", ":")).encode() + b"\n"
 
 
-def forge_worker(root: str, cli: str, size: str) -> dict:
+def forge_worker(root: str, cli: str, size: str, criteria: str, per_label: str) -> dict:
     """Forge a complete experiment with this many cases a plan; where it is."""
     made = Forged(root, pathlib.Path(cli), development=int(size), heldout=int(size),
-                  criteria=CRITERIA, per_label=SAMPLES_PER_LABEL)
+                  criteria=int(criteria), per_label=int(per_label))
     made.walk()
     return {"directory": str(made.directory)}
 
@@ -512,7 +513,7 @@ def measure_hashing(scratch: pathlib.Path) -> None:
 # ---- scale ------------------------------------------------------------------------------------
 
 
-def offline_commands(arguments: builder.Experiment | None = None) -> dict[str, list[str]]:
+def offline_commands() -> dict[str, list[str]]:
     """The offline commands over a complete experiment."""
     plans = [f"{variant}-{split}-plan.json" for split in builder.SPLITS
              for variant in builder.VARIANTS]
@@ -531,7 +532,7 @@ def measure_scale(scratch: pathlib.Path, rounds: int, large: bool) -> None:
     for size in (*SIZES, LARGE_SIZE) if large else SIZES:
         began = time.perf_counter()
         directory = pathlib.Path(worker("forge", scratch / f"size-{size}", cli, size,
-                                        directory=scratch)["directory"])
+                                        CRITERIA, SAMPLES_PER_LABEL, directory=scratch)["directory"])
         heading(f"4 x {size} cases, forged in {time.perf_counter() - began:.0f} s", "wall",
                 "processor", "floor", "ratio wall", "ratio proc.", "growth", "opens/file")
         for name, words in offline_commands().items():
@@ -581,7 +582,7 @@ def measure_start(scratch: pathlib.Path, rounds: int) -> None:
     """Print the cold start of every offline command on a small experiment."""
     cli = scratch / "claude-start"
     stand_in(cli, 1000)
-    directory = pathlib.Path(worker("forge", scratch / "start", cli, 2,
+    directory = pathlib.Path(worker("forge", scratch / "start", cli, 1, 1, 1,
                                     directory=scratch)["directory"])
     commands = {"--help": ["--help"], "hash": ["hash", "policy.json"], **offline_commands(),
                 "check policy": ["check", "policy.json"],
@@ -589,7 +590,7 @@ def measure_start(scratch: pathlib.Path, rounds: int) -> None:
                                        "calibration-approval.json"],
                 "decide": ["decide", "comparison.json", "decision.json"]}
     bare = [sys.executable, "-c", "pass"]
-    heading("Cold start, 2 cases a plan and 60 samples", "wall", "processor", "python -c pass",
+    heading("Cold start, 1 case a plan and 3 samples", "wall", "processor", "python -c pass",
             "ratio wall", "ratio proc.", "target")
     for name, words in commands.items():
         pairs = [(measured([sys.executable, str(PROGRAM), *words], directory),
@@ -658,6 +659,10 @@ def main(argv: list[str]) -> int:
     if wrong := set(options.parts) - set(PARTS):
         parser.error(f"no such part: {' '.join(sorted(wrong))}")
     parts = options.parts or PARTS
+    if COPY not in os.environ:
+        with tempfile.TemporaryDirectory() as place:
+            os.environ[COPY] = shutil.copy(PROGRAM, place)
+            return subprocess.run([sys.executable, __file__, *argv], check=False).returncode
     print(f"Python {sys.version.split()[0]}, {os.cpu_count()} processors, load "
           f"{os.getloadavg()[0]:.1f}, {options.rounds} rounds")
     with tempfile.TemporaryDirectory(dir=options.directory) as name:

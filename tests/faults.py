@@ -607,6 +607,14 @@ def members(group: int) -> list[int]:
             if int(of_group) == group and not state.startswith("Z")]
 
 
+def end_left_running(experiment: builder.Experiment) -> None:
+    """End the living processes of every call that the stand-in's log names."""
+    for pid in left_running(experiment):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    when(lambda: not left_running(experiment))
+
+
 def left_running(experiment: builder.Experiment) -> list[int]:
     """Return the living processes of every call that the stand-in's log names."""
     return [pid for row in experiment.call_log() for pid in members(row["pid"])]
@@ -614,7 +622,7 @@ def left_running(experiment: builder.Experiment) -> list[int]:
 
 @contextlib.contextmanager
 def started(experiment: builder.Experiment, *words: str, **options):
-    """Yield a command that was started; it is ended with all its calls when the block ends."""
+    """Yield a command that was started; it is ended, but not its calls, with the block."""
     process = experiment.start(*words, **{"stdout": subprocess.DEVNULL,
                                           "stderr": subprocess.DEVNULL, **options})
     try:
@@ -623,9 +631,6 @@ def started(experiment: builder.Experiment, *words: str, **options):
         if process.poll() is None:
             process.kill()
         process.communicate()
-        for pid in left_running(experiment):
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
 
 
 def when(condition, seconds: float = 60):

@@ -54,7 +54,7 @@ def numbered(*letters):
     return {f"c{number}": each for number, each in enumerate(letters)}
 
 
-# ---- The examples of the contract --------------------------------------------------------------
+# ---- The examples of the contract ------------------------------------------------------------
 
 
 def test_five_families_fixed_and_none_worse_of_ten_is_one_in_32():
@@ -113,11 +113,11 @@ def numbers(name, got):
     return Fraction(whole, 10**12)
 
 
-TEN = numbered(*"p" * 10)
+TEN, NONE = numbered(*"p" * 10), numbered(*"f" * 10)
 EDGES = [  # gate, its limit, baseline, candidate, what is got, whether it is met
-    ("minimumHeldoutScore", "0.7", numbered(*"f" * 10), numbered(*"p" * 7, *"fff"), "7/10", True),
-    ("minimumHeldoutScore", "0.7", numbered(*"f" * 10), numbered(*"p" * 6, *"ffff"), "6/10", False),
-    ("minimumHeldoutScore", "0.7", numbered(*"f" * 10), numbered(*"p" * 6, *"fffu"), "6/10", False),
+    ("minimumHeldoutScore", "0.7", NONE, numbered(*"p" * 7, *"fff"), "7/10", True),
+    ("minimumHeldoutScore", "0.7", NONE, numbered(*"p" * 6, *"ffff"), "6/10", False),
+    ("minimumHeldoutScore", "0.7", NONE, numbered(*"p" * 6, *"fffu"), "6/10", False),
     ("minimumHeldoutScore", "0.333333", numbered("fff"), numbered("pff"), "1/3", True),
     ("minimumHeldoutScore", "0.333334", numbered("fff"), numbered("pff"), "1/3", False),
     ("minimumHeldoutGain", "0", TEN, TEN, "0", True),
@@ -129,12 +129,13 @@ EDGES = [  # gate, its limit, baseline, candidate, what is got, whether it is me
     ("maximumGainPValue", "0.031249", numbered(*"fffff"), numbered(*"ppppp"), "1/32", False),
     ("maximumGainPValue", "0.05", numbered(*"ffffu"), numbered(*"ppppp"), "1/16", False),
     ("maximumGainPValue", "0.05", numbered(*"fffff"), numbered(*"ppppu"), "1/16", False),
-    ("maximumGainPValue", "1", TEN, numbered(*"f" * 10), "1", True),
-    ("maximumGainPValue", "0", numbered(*"f" * 10), TEN, "1/1024", False),
+    ("maximumGainPValue", "1", TEN, NONE, "1", True),
+    ("maximumGainPValue", "0", NONE, TEN, "1/1024", False),
     ("maximumUnknownShare", "0.1", TEN, numbered(*"u", *"p" * 9), "1/10", True),
     ("maximumUnknownShare", "0.1", TEN, numbered(*"uu", *"p" * 8), "2/10", False),
     ("maximumUnknownShare", "0.1", numbered(*"uu", *"p" * 8), TEN, "2/10", False),
-    ("maximumUnknownShare", "0.1", numbered(*"u", *"p" * 9), numbered(*"p" * 9, *"u"), "1/10", True),
+    ("maximumUnknownShare", "0.1", numbered(*"u" "ppppppppp"), numbered(*"ppppppppp" "u"),
+     "1/10", True),
     ("maximumWorseFamiliesShare", "0.1", TEN, numbered(*"f", *"p" * 9), "1/10", True),
     ("maximumWorseFamiliesShare", "0.1", TEN, numbered(*"ff", *"p" * 8), "2/10", False),
     ("maximumWorseFamiliesShare", "0.1", TEN, numbered(*"fu", *"p" * 8), "2/10", False),
@@ -185,7 +186,7 @@ def test_a_critical_check_of_the_candidate_must_pass_in_either_split(split, lett
     about = [reason for reason in told["reasons"] if "critical" in reason]
     assert len(about) == held == len(told["reasons"])
     if held:
-        assert f"{key[0]}.{key[1]}" in about[0] and split in about[0] and WORDS[letter] in about[0]
+        assert all(word in about[0] for word in (".".join(key), split, WORDS[letter]))
         assert ("timeout" in about[0]) == (letter == "u")
 
 
@@ -288,7 +289,7 @@ def refused(experiment, *words, saying=()):
     return told
 
 
-# ---- What check says before money is spent ----------------------------------------------------
+# ---- What check says before money is spent ---------------------------------------------------
 
 
 def sentences(make, heldout, limit="0.05", **options):
@@ -303,13 +304,14 @@ def sentences(make, heldout, limit="0.05", **options):
 def test_a_set_that_is_too_small_is_said_to_show_no_improvement(make, families, limit):
     told = sentences(make, families, limit)
     assert "cannot show an improvement" in told and str(families) in told
-    assert ("5 families" in told) == (limit != "0.01") and ("7 families" in told) == (limit == "0.01")
+    least, other = (7, 5) if limit == "0.01" else (5, 7)
+    assert f"{least} families" in told and f"{other} families" not in told
 
 
 def gains(told):
-    """The chances, in percent, for a true gain of 0.1, 0.2, 0.3 and 0.5 in what check prints."""
-    found = re.findall(r"(\d+) % for a true gain of 0\.\d|true gain of 0\.\d, (?:at least )?(\d+) %",
-                       " ".join(told.split()))
+    """The chances for a true gain of 0.1, 0.2, 0.3 and 0.5 that check prints, in percent."""
+    found = re.findall(r"(\d+) % for a true gain of 0\.\d"
+                       r"|true gain of 0\.\d, (?:at least )?(\d+) %", " ".join(told.split()))
     return [int(before or after) for before, after in found]
 
 
@@ -371,13 +373,14 @@ def test_threshold_met_and_improvement_shown_are_said_as_two_things(compared):
     assert "SYNTHETIC" in first and "Threshold met" in first and "improvement shown" in first
     assert "not shown" not in first
     document = compared.read("comparison.json")
-    assert document["status"] == "eligible-for-manual-review" and document["finding"] == "better"
+    assert document["status"] == "eligible-for-manual-review"
+    assert document["finding"] == "better"
     families = document["heldout"]["families"]
     assert families["wins"] == [f"shop-h{number:02}" for number in range(1, 6)]
     assert (families["losses"], families["ties"], families["families"]) == ([], 5, 10)
     assert Fraction(families["pOneSided"]) == Fraction(1, 32)
     assert Fraction(families["pTwoSided"]) == Fraction(1, 16)
-    assert abs(Fraction(families["netGainAtLeast"]) - Fraction("-0.036729305")) < Fraction(1, 10**8)
+    assert families["netGainAtLeast"].startswith("-0.0367293")
     assert "5 families improved, 0 got worse, 5 unchanged" in told
     assert "0.03125" in told or "3.1250 %" in told
     assert "-3.6730 %" in told and "run-to-run" in " ".join(told.split())
@@ -401,8 +404,7 @@ def test_the_changed_checks_of_both_splits_are_told_by_kind(ready):
 def test_unknowns_are_resolved_both_ways_beside_each_other(make):
     experiment = make(development=1, heldout=2, judge=False, script=[
         {"contains": "Task h01:", "skillContains": CANDIDATE_MARK, "stdout": "no JSON"}])
-    for stage in ("policy", "baseline_development", "diagnose", "candidate_development", "unlock"):
-        getattr(experiment, stage)()
+    experiment.walk(until="unlock")
     experiment.heldout(expect=(0, 4))
     experiment.compare(expect=4)
     document = experiment.read("comparison.json")
@@ -417,7 +419,8 @@ def test_a_baseline_that_refuses_can_be_shown_to_be_repaired(make):
     answers = [{"purpose": "run", "contains": f"Task {case}:", "skillContains": CANDIDATE_MARK,
                 "answer": good(case)} for case in cases]
     experiment = make(development=1, heldout=5, judge=False, script=[*answers, {
-        "purpose": "run", "answer": "I cannot help with that.", "patch": {"stop_reason": "refusal"}}])
+        "purpose": "run", "answer": "I cannot help with that.",
+        "patch": {"stop_reason": "refusal"}}])
     experiment.walk(until="compare")
     rows = experiment.checks("baseline", "heldout").values()
     assert {(row["verdict"], row["reason"]) for row in rows} == {("fail", "refusal")}
@@ -447,8 +450,9 @@ def test_strict_gates_are_not_called_lax(compared):
     assert compared.read("comparison.json")["candidateNotes"] == []
 
 
-LIMITS = {"minimumPerClass": 10, "maximumFalsePassBound": "0.3", "maximumFalseBlockBound": "0.26",
-          "maximumUnsupportedPassBound": "0.3", "maximumAbstentionRate": "0.2",
+LIMITS = {"minimumPerClass": 10, "maximumFalsePassBound": "0.3",
+          "maximumFalseBlockBound": "0.26", "maximumUnsupportedPassBound": "0.3",
+          "maximumAbstentionRate": "0.2",
           "requireTwoReviewers": False, "jointConfidence": False}
 
 
@@ -505,7 +509,8 @@ def test_without_a_review_the_receipt_says_that_nobody_checked_the_judge(ready):
 def test_reviews_that_agree_are_counted(ready):
     receipt = decide(ready("compare"), humanReview=[review("pass"), review("pass", "h02")])
     assert "2 judge checks reviewed" in receipt["humanReview"]
-    assert "2 of them fixed" in receipt["humanReview"] and "0 disagreed" in receipt["humanReview"]
+    assert "2 of them fixed" in receipt["humanReview"]
+    assert "0 disagreed" in receipt["humanReview"]
     assert receipt["statusAfterReview"] == "eligible-for-manual-review"
 
 
@@ -517,10 +522,11 @@ def critical_judge(walked, tmp_path):
 
 @pytest.mark.parametrize("verdict", ["fail", "unknown"])
 def test_a_review_that_disagrees_is_turned_against_the_candidate(critical_judge, verdict):
-    critical_judge.write_decision("accept", humanReview=[review(verdict), review("pass", "h02")])
+    reviews = [review(verdict), review("pass", "h02")]
+    critical_judge.write_decision("accept", humanReview=reviews)
     refused(critical_judge, "decide", "comparison.json", "decision.json",
             saying=("accept is refused", "h01.grounded-1"))
-    receipt = decide(critical_judge, "hold", humanReview=[review(verdict), review("pass", "h02")])
+    receipt = decide(critical_judge, "hold", humanReview=reviews)
     assert receipt["status"] == "eligible-for-manual-review"
     assert receipt["statusAfterReview"] == "hold"
     assert any("h01.grounded-1" in reason for reason in receipt["reasonsAfterReview"])
@@ -540,7 +546,8 @@ def test_a_review_that_leaves_every_gate_met_leaves_the_accept(ready):
 def test_a_review_of_something_else_or_of_one_check_twice_is_refused(ready, entries, word):
     experiment = ready("compare")
     experiment.write_decision("hold", humanReview=entries)
-    refused(experiment, "decide", "comparison.json", "decision.json", saying=("humanReview", word))
+    refused(experiment, "decide", "comparison.json", "decision.json",
+            saying=("humanReview", word))
 
 
 def test_a_held_comparison_cannot_be_accepted(make):
@@ -550,8 +557,8 @@ def test_a_held_comparison_cannot_be_accepted(make):
     experiment.walk(until="heldout")
     experiment.compare(expect=4)
     experiment.write_decision("accept")
-    told = refused(experiment, "decide", "comparison.json", "decision.json",
-                   saying=("accept is refused", "minimumHeldoutScore", "critical check h02.figure"))
+    told = refused(experiment, "decide", "comparison.json", "decision.json", saying=(
+        "accept is refused", "minimumHeldoutScore", "critical check h02.figure"))
     reasons = experiment.read("comparison.json")["reasons"]
-    assert len([line for line in told.splitlines() if "accept is refused" in line]) == len(reasons)
+    assert told.count("accept is refused") == len(reasons) > 1
     assert decide(experiment, "hold")["status"] == "hold"

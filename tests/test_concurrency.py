@@ -303,6 +303,16 @@ def test_a_clock_that_jumps_during_a_call_changes_no_result(bench, command, jump
     COUNTED["clock jumps"] = COUNTED.get("clock jumps", 0) + 1
 
 
+@pytest.mark.parametrize("jump", [-HOUR, DAY])
+def test_a_clock_that_was_wrong_during_the_last_calls_does_not_forbid_a_decision(bench, jump):
+    bench.restore("judge-heldout")
+    bench.well(clock=[0, 0, 0, jump])
+    bench.go_on(allowed=(0,))
+    bench.experiment.write_decision()
+    bench.well("decide", "comparison.json", "decision.json")
+    bench.well("verify", "decision-receipt.json")
+
+
 def test_a_clock_an_hour_behind_refuses_before_anything_is_paid(bench):
     bench.restore("run-baseline")
     before = bench.experiment.files()
@@ -344,9 +354,7 @@ def test_a_jump_of_the_clock_does_not_prolong_the_wait_for_a_hanging_call(bench,
         assert "s10-pass-1.calibrate.1.stdout" in done.stdout
         assert len(bench.experiment.call_log()) == 3
     finally:
-        for pid in faults.left_running(bench.experiment):
-            os.kill(pid, signal.SIGKILL)
-    faults.when(lambda: not faults.left_running(bench.experiment))
+        faults.end_left_running(bench.experiment)
     done = bench.well("calibrate-run", "calibration-plan.json", allowed=(4,))
     assert len(bench.experiment.call_log()) == 3
     assert faults.killed_calls(bench.experiment) == ["results/calibration/s10-pass-1.calibrate.1"]

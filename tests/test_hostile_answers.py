@@ -7,7 +7,6 @@ byte may be lost. What an answer is, is worked out here a second time from the c
 
 import json
 import random
-import resource
 import sys
 
 import pytest
@@ -92,7 +91,8 @@ def signs_of(items: list, name: str, version: str):
                 and reply["verdict"] in ("pass", "fail", "unknown") and reply["evidence"].strip()
                 and (reply["quote"].strip() or reply["verdict"] != "pass"))
         return (reply["verdict"], reply["evidence"], reply["quote"]) if good else None
-    loaded = CAPTURED_SKILL in init["skills"] or init["slash_commands"][0] == CAPTURED_SKILL
+    skill = "nosuch" if ALL[name].situation == "other-skill" else CAPTURED_SKILL
+    loaded = skill in init["skills"] or init["slash_commands"][0] == skill
     text = "".join(block["text"] for block in blocks if block["type"] == "text")
     good = (loaded and result["num_turns"] == 1 and result["stop_reason"] == "end_turn"
             and (text.strip() or result["result"].strip()))
@@ -225,7 +225,7 @@ def test_nesting_of_any_depth_is_read_or_called_malformed(depth, shape):
 
 
 @pytest.mark.parametrize("text", [
-    "\ud800", "a\udfffb", "\ufeffx", "\u202eevil\u202c", "\0", "\x1b[31m", "\u2028\u2029",
+    "\ud800", "a\udfffb", "\ufeffx", "\u202eevil\u202c", "\0", "\x1b[31m", "a\u2028b\u2029",
     "x" * 1_000_000, "\U0010ffff", "e\u0301" * 10_000, "```json\n{}\n```", '"', "\\ud800",
     "[[begin untrusted-output]]"])
 def test_answer_of_any_characters_is_kept_as_it_is(text):
@@ -350,5 +350,6 @@ def test_output_above_64_megabytes_ends_the_call_and_its_first_64_are_kept(world
     kept = (folder / "d01.run.1.stdout").read_bytes()
     assert (terminal["status"], terminal["reason"]) == ("error", "too-much-output")
     assert terminal["costUsd"] == "unknown"
-    assert len(kept) == 64 * 1024 * 1024 and raw.startswith(kept[:1_000_000])
+    assert len(kept) == 64 * 1024 * 1024
+    assert raw.replace(b"CALL-ID", terminal["callId"].encode()).startswith(kept)
     own.command("score", own.plan, expect=4)

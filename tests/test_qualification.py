@@ -14,8 +14,9 @@ import pytest
 from builder import LABELS, POOR_MARK, PROGRAM, QUOTE, Experiment, good, now, sha256
 from eval_loop import Judged, Refused, label_of, percent, qualify, upper_bound
 
-LIMITS = {"minimumPerClass": 10, "maximumFalsePassBound": "0.3", "maximumFalseBlockBound": "0.3",
-          "maximumUnsupportedPassBound": "0.3", "maximumAbstentionRate": "0.2",
+LIMITS = {"minimumPerClass": 10, "maximumFalsePassBound": "0.3",
+          "maximumFalseBlockBound": "0.3", "maximumUnsupportedPassBound": "0.3",
+          "maximumAbstentionRate": "0.2",
           "requireTwoReviewers": False, "jointConfidence": False}
 LOOSE = {"maximumFalsePassBound": "0.5", "maximumFalseBlockBound": "0.5",
          "maximumUnsupportedPassBound": "0.5", "maximumAbstentionRate": "0.5"}
@@ -50,7 +51,7 @@ def missed(group, limit):
     return found[0] if found else None
 
 
-# ---- Bounds and limits ---------------------------------------------------------------------
+# ---- Bounds and limits -----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", CLASSES)
@@ -93,7 +94,8 @@ def test_nothing_learnt_on_samples_labelled_unknown_does_not_qualify():
     known = judged({"pass": {"pass": 30}, "fail": {"fail": 30}})
     broken = judged({"unknown": {"unknown": 30}}, own=False)
     assert qualify(known + broken, LIMITS)["status"] == "not-qualified"
-    assert qualify(known + judged({"unknown": {"unknown": 30}}), LIMITS)["status"] == "qualified"
+    honest = judged({"unknown": {"unknown": 30}})
+    assert qualify(known + honest, LIMITS)["status"] == "qualified"
 
 
 def test_a_fault_of_the_machinery_is_an_abstention_and_a_false_block():
@@ -161,7 +163,7 @@ def test_joint_confidence_divides_the_level_by_classes_criteria_and_slices(group
             assert Fraction(group[name]["upperBound"]) == upper_bound(0, n, alpha)
     reached = upper_bound(0, n, alpha) <= Fraction(1, 20)
     assert told["status"] == ("qualified" if reached else "not-qualified")
-    assert reached == (n in (80, 94)), "a multiple of three bounds makes the smallest n 80 and 94"
+    assert reached == (n in (80, 94)), "80 for 3 bounds, 94 for 6"
     if not reached:
         assert " 1 more" in missed(told["groups"][0], "maximumFalsePassBound")
 
@@ -197,7 +199,7 @@ def test_an_honest_judge_qualifies_with_enough_samples():
     assert status_of(HONEST) == "qualified"
 
 
-# ---- Exact agreement -----------------------------------------------------------------------
+# ---- Exact agreement -------------------------------------------------------------------------
 
 
 ONE_EACH = {label: {label: 1} for label in LABELS}
@@ -244,13 +246,13 @@ def test_exact_agreement_tells_all_mismatches_at_once():
     assert len(refusal.value.problems) == 4
 
 
-# ---- Labels --------------------------------------------------------------------------------
+# ---- Labels ----------------------------------------------------------------------------------
 
 
 REVIEWERS = ["Rita Reader", "Sam Second", "Tom Third"]
 
 
-def sample(verdict="pass", second=None, third=None, by=("Rita Reader", "Sam Second", "Tom Third")):
+def sample(verdict="pass", second=None, third=None, by=REVIEWERS):
     """One sample of a plan, with a second review and an adjudication where they are given."""
     row = {"humanVerdict": verdict, "humanEvidence": "Read.", "reviewedBy": by[0]}
     if second:
@@ -279,7 +281,7 @@ def test_labels_that_stand(row, label):
     (sample("pass", "pass", None, ("Rita Reader", "Rita  Reader ", "")), "different"),
     (sample("pass", by=("Nobody Known", "", "")), "reviewers"),
     (sample("pass", "pass", None, ("Rita Reader", "Nobody Known", "")), "reviewers"),
-    (sample("fail", "pass", "pass", ("Rita Reader", "Sam Second", "Nobody Known")), "reviewers"),
+    (sample("fail", "pass", "pass", ("Rita Reader", "Sam Second", "No One")), "reviewers"),
     (sample("pass", "pass", "fail"), "agree"), (sample("pass", None, "fail"), "agree")])
 def test_labels_that_are_refused(row, word):
     _, problems = label_of(row, REVIEWERS, False)
@@ -296,7 +298,8 @@ def test_two_reviewers_are_required_when_the_plan_says_so():
 # ==== Through the public commands =============================================================
 
 
-PLAN, APPROVAL, RECORD = "calibration-plan.json", "calibration-approval.json", "calibration.json"
+PLAN, APPROVAL = "calibration-plan.json", "calibration-approval.json"
+RECORD = "calibration.json"
 
 
 def refused(experiment, *words, saying=()):
@@ -330,7 +333,8 @@ def rejudge(experiment, name, change, expect=(0, 4)):
 def bound_of(experiment, record, name="falsePass", criterion=1):
     """The bound of one class in one record, for criterion 1."""
     wanted = experiment.sha(f"criteria/criterion-{criterion}.txt")
-    return max(Fraction(group[name]["upperBound"]) for group in experiment.read(record)["groups"]
+    return max(Fraction(group[name]["upperBound"])
+               for group in experiment.read(record)["groups"]
                if group["criterionSha256"] == wanted)
 
 
@@ -341,7 +345,10 @@ def judge_says(name, verdict):
 
 
 def four_samples(make, **other):
-    """An experiment with two samples to pass and two to fail, and a judge that errs on three."""
+    """Calibrate on two samples to pass and two to fail with a judge that errs on three.
+
+    Returns the record, its group, and what was printed.
+    """
     verdicts = {"s10-pass-1": "pass", "s10-pass-2": "fail", "s10-fail-1": "pass",
                 "s10-fail-2": "unknown"} | other
     limits = {**LIMITS, "maximumFalsePassBound": "0.05", "maximumFalseBlockBound": "0.05",
@@ -402,7 +409,8 @@ def test_check_says_before_paying_what_the_samples_could_prove(make):
     experiment = make(qualification={**LIMITS, "minimumPerClass": 100})
     told = experiment.command("check", PLAN, expect=0).stdout
     for label in LABELS:
-        assert f"100 samples labelled {label}: without an error the bound would be 2.9514 %" in told
+        line, = (line for line in told.splitlines() if f"100 samples labelled {label}" in line)
+        assert "2.9514 %" in line
 
 
 @pytest.mark.parametrize("mode", ["always-pass", "always-unknown"])
@@ -415,7 +423,7 @@ def test_a_judge_that_does_not_look_is_not_qualified(make, mode):
     assert experiment.read(RECORD)["status"] == "not-qualified"
 
 
-# ---- The record ----------------------------------------------------------------------------
+# ---- The record ------------------------------------------------------------------------------
 
 
 def test_the_record_tells_what_it_rests_on(ready):
@@ -478,9 +486,10 @@ def test_a_limit_out_of_its_range_is_refused(ready, field, value):
 
 
 def disagreeing(plan, adjudication=None, second="Sam Second"):
-    """Let a second reviewer disagree on the first sample, and a third decide if one is given."""
+    """Let a second reviewer disagree on the first sample, and a third decide if given."""
     row = plan["samples"][0]
-    row["secondReview"] = {"reviewedBy": second, "humanVerdict": "fail", "humanEvidence": "Read."}
+    row["secondReview"] = {"reviewedBy": second, "humanVerdict": "fail",
+                           "humanEvidence": "Read."}
     if adjudication:
         row["adjudication"] = adjudication
     plan["reviewers"] = REVIEWERS
@@ -488,7 +497,8 @@ def disagreeing(plan, adjudication=None, second="Sam Second"):
 
 def decided(**fields):
     """An adjudication by a third person, with some fields replaced or (None) left out."""
-    row = {"reviewedBy": "Tom Third", "humanVerdict": "pass", "reason": "The roll says so.", **fields}
+    row = {"reviewedBy": "Tom Third", "humanVerdict": "pass", "reason": "The roll says so.",
+           **fields}
     return {name: value for name, value in row.items() if value is not None}
 
 
@@ -496,7 +506,8 @@ FIVE_REFUSALS = {
     "no-adjudication": (lambda plan: disagreeing(plan), "disagree"),
     "adjudicated-by-one-of-the-two": (
         lambda plan: disagreeing(plan, decided(reviewedBy="Sam Second")), "different people"),
-    "without-a-reason": (lambda plan: disagreeing(plan, decided(reason=None)), "reason: missing"),
+    "without-a-reason": (
+        lambda plan: disagreeing(plan, decided(reason=None)), "reason: missing"),
     "reviewer-not-on-the-list": (
         lambda plan: disagreeing(plan, decided(), "Nobody Known"), "reviewers"),
     "the-same-name-in-other-case": (
@@ -505,8 +516,8 @@ FIVE_REFUSALS = {
 
 
 @pytest.mark.parametrize("change, word", FIVE_REFUSALS.values(), ids=FIVE_REFUSALS)
-def test_a_disagreement_that_nobody_settled_is_refused_before_paying(walked, tmp_path, change, word):
-    experiment = walked("calibrate").copied(tmp_path)
+def test_a_disagreement_that_nobody_settled_is_refused_before_paying(ready, change, word):
+    experiment = ready("calibrate")
     experiment.edit(PLAN, lambda plan: change(plan))
     experiment.edit(PLAN, lambda plan: plan.update(resultDir="results/again"))
     refused(experiment, "calibrate-run", PLAN, saying=(word,))
@@ -702,7 +713,8 @@ def test_a_later_calibration_does_not_change_an_earlier_record(again):
 @pytest.fixture(scope="module")
 def unguarded(tmp_path_factory):
     """An experiment calibrated without exclusions."""
-    experiment = Experiment(tmp_path_factory.mktemp("unguarded"), calibration={"exclusions": []})
+    root = tmp_path_factory.mktemp("unguarded")
+    experiment = Experiment(root, calibration={"exclusions": []})
     return experiment.walk(until="calibrate")
 
 
@@ -710,13 +722,15 @@ def test_a_calibration_of_one_slice_is_refused_for_a_case_of_another(ready):
     experiment = ready("calibrate", slices=("en",), calibration={"exclusions": []})
     experiment.command("check", experiment.write_policy(), expect=0)
     experiment.edit("heldout-cases.json", lambda cases: cases["cases"][1].update(slice="tr"))
-    refused(experiment, "check", experiment.write_policy(), saying=("h02.grounded-1", "slice", "tr"))
+    refused(experiment, "check", experiment.write_policy(),
+            saying=("h02.grounded-1", "slice", "tr"))
 
 
 def test_a_calibration_without_slices_is_refused_for_a_case_that_has_one(unguarded, tmp_path):
     experiment = unguarded.copied(tmp_path)
     experiment.edit("heldout-cases.json", lambda cases: cases["cases"][0].update(slice="tr"))
-    refused(experiment, "check", experiment.write_policy(), saying=("h01.grounded-1", "slice", "tr"))
+    refused(experiment, "check", experiment.write_policy(),
+            saying=("h01.grounded-1", "slice", "tr"))
 
 
 def test_a_calibration_for_another_task_is_refused(ready):
@@ -761,7 +775,8 @@ WHATS = {"caseGroup": "family", "sourceId": "source", "input": "input"}
 
 @pytest.mark.parametrize("what", WHATS)
 @pytest.mark.parametrize("split, case", [("development", "d01"), ("heldout", "h01")])
-def test_a_sample_that_shares_with_its_exclusions_is_refused_before_paying(make, what, split, case):
+def test_a_sample_that_shares_with_an_exclusion_is_refused_before_paying(
+        make, what, split, case):
     experiment = make()
     inventory = experiment.read(f"{split}-cases.json")
     experiment.edit(PLAN, lambda plan: share(plan["samples"][0], inventory["cases"][0], what))
@@ -879,7 +894,8 @@ def test_a_shorter_run_of_heldout_text_is_listed_and_holds_nothing(make):
     experiment = leaking(make, f"Say that {SHORT}.").walk(until="compare")
     told = experiment.read("comparison.json")
     assert told["status"] == "eligible-for-manual-review"
-    assert any("cases/h01/input.txt" in note and SHORT in note for note in told["candidateNotes"])
+    assert any("cases/h01/input.txt" in note and SHORT in note
+               for note in told["candidateNotes"])
 
 
 def test_a_literal_test_value_that_only_the_candidate_holds_is_listed(make):
@@ -894,7 +910,7 @@ def test_a_literal_test_value_that_only_the_candidate_holds_is_listed(make):
 
 
 def give_clock(experiment):
-    """Let the program's clock run ahead by the days in a file; return a function that sets them."""
+    """Let the program's clock run ahead by some days; return a function that sets how many."""
     days = experiment.root / "days"
     days.write_text("0")
     line = "    return datetime.now(timezone.utc)\n"
@@ -934,7 +950,7 @@ def test_a_revocation_of_another_calibration_changes_nothing(ready):
 
 
 def judge_and_meanwhile(experiment, plan, happen):
-    """Say `judge`, let something happen while its first call is under way; return the process."""
+    """Say `judge` and let something happen during its first call; return what it printed."""
     pipe = experiment.root / "pipe"
     os.mkfifo(pipe)
     pending, = (receipt for name, receipt in experiment.receipts("s10-fail-1").items()
@@ -959,13 +975,14 @@ def judge_and_meanwhile(experiment, plan, happen):
 
 
 @pytest.mark.parametrize("reason", ["revoked", "expired"])
-def test_a_calibration_that_lapses_while_judging_stops_it_and_the_judgment_is_kept(ready, reason):
+def test_a_calibration_that_lapses_while_judging_stops_it_and_the_judgment_is_kept(
+        ready, reason):
     experiment, plan = baseline_run(ready)
     set_days = give_clock(experiment)
     happen = experiment.write_revocation if reason == "revoked" else lambda: set_days(91)
     told = judge_and_meanwhile(experiment, plan, happen)
-    terminal, = (receipt for name, receipt in experiment.receipts("d01.grounded-1.judge").items()
-                 if name.endswith("terminal.json"))
+    made = experiment.receipts("d01.grounded-1.judge")
+    terminal, = (made[name] for name in made if name.endswith("terminal.json"))
     assert (terminal["status"], terminal["reason"]) == ("unqualified", reason)
     assert (terminal["verdict"], terminal["quote"]) == ("fail", POOR_MARK)
     assert not experiment.receipts("d02.grounded-1.judge"), "a lapsed judge was called"

@@ -1,11 +1,12 @@
-"""How outputs are checked: literal tests, quotes of the judge, and rows that are never dropped."""
+"""How outputs are checked: literal tests, quotes of the judge, rows that are never dropped."""
 from types import SimpleNamespace
 
 import pytest
 
 import eval_loop
 from builder import POOR_MARK, QUOTE, good, poor
-from eval_loop import literal_verdict, normalise, quote_form, quote_occurs, regex_verdict, totals
+from eval_loop import (literal_verdict, normalise, quote_form, quote_occurs, regex_verdict,
+                       totals)
 
 PLAN = "baseline-development-plan.json"
 
@@ -95,7 +96,8 @@ def test_a_saved_timeout_stands_when_the_score_is_replayed(make, monkeypatch, ca
     tests = [{"id": "slow", "kind": "regex", "critical": False, "value": SLOW},
              {"id": "word", "kind": "contains", "critical": False, "value": "aaa"}]
     rows, experiment = score(make, tests, [LONG])
-    assert rows == {("d01", "slow"): ("unknown", "regex-timeout"), ("d01", "word"): ("pass", None)}
+    assert rows == {("d01", "slow"): ("unknown", "regex-timeout"),
+                    ("d01", "word"): ("pass", None)}
 
     def once_is_enough(pattern, output):
         assert output != LONG, "a pattern that ran out of time was tried again"
@@ -106,22 +108,25 @@ def test_a_saved_timeout_stands_when_the_score_is_replayed(make, monkeypatch, ca
     assert "exists already" in capsys.readouterr().out
 
 
-# ---- What is refused or warned of before paying ------------------------------------------------
+# ---- What is refused or warned of before paying ----------------------------------------------
 
 
 def checked(make, *tests):
     """The finished `check` of a policy whose first held-out case has these tests."""
-    tests = [{"id": f"t{number}", "critical": False, **test} for number, test in enumerate(tests)]
+    tests = [{"id": f"t{number}", "critical": False, **test}
+             for number, test in enumerate(tests)]
     experiment = make(judge=False, tests={"h01": tests})
     return experiment.command("check", experiment.write_policy())
 
 
 @pytest.mark.parametrize("test, word", [
-    ({"kind": "contains", "value": ""}, "value"), ({"kind": "not_contains", "value": " \n "}, "value"),
+    ({"kind": "contains", "value": ""}, "value"),
+    ({"kind": "not_contains", "value": " \n "}, "value"),
     ({"kind": "contains"}, "value"), ({"kind": "regex", "value": ""}, "value"),
     ({"kind": "regex", "value": "(unclosed"}, "regular expression"),
     ({"kind": "regex", "value": "a**"}, "regular expression"),
-    ({"kind": "judge", "value": "good"}, "criterion"), ({"kind": "equals", "value": "x"}, "kind"),
+    ({"kind": "judge", "value": "good"}, "criterion"),
+    ({"kind": "equals", "value": "x"}, "kind"),
     ({"kind": "contains", "value": "x", "critical": 1}, "critical"),
     ({"kind": "contains", "value": "x", "critical": None}, "critical")])
 def test_a_test_that_cannot_be_decided_is_refused(make, test, word):
@@ -136,7 +141,8 @@ def test_two_equal_tests_of_one_case_are_refused(make):
 
 
 @pytest.mark.parametrize("test, word", [
-    ({"kind": "contains", "value": " 42 "}, "number"), ({"kind": "regex", "value": "x*"}, "empty")])
+    ({"kind": "contains", "value": " 42 "}, "number"),
+    ({"kind": "regex", "value": "x*"}, "empty")])
 def test_a_test_that_passes_too_easily_is_warned_of(make, test, word):
     done = checked(make, test)
     line, = (line for line in done.stderr.splitlines() if "cases/h01/expected.json" in line)
@@ -157,14 +163,16 @@ def test_a_check_on_a_missing_output_never_passes(make):
              {"id": "lacks", "kind": "not_contains", "critical": False, "value": "euros"},
              {"id": "any", "kind": "regex", "critical": False, "value": "x*"}]
     rules = [{"contains": "Task d01:", "answer": ""},
-             {"contains": "Task d02:", "answer": "I will not.", "patch": {"stop_reason": "refusal"}},
+             {"contains": "Task d02:", "answer": "I will not.",
+              "patch": {"stop_reason": "refusal"}},
              {"contains": "Task d03:", "stdout": "no JSON at all"}]
     rows, experiment = score(make, tests, ["", "", "", "Five euros."], script=rules)
     for test in ("holds", "lacks", "any"):
         assert rows["d01", test] == ("fail", "empty-output")
         assert rows["d02", test] == ("fail", "refusal")
         assert rows["d03", test] == ("unknown", "malformed-output")
-    assert [rows["d04", test][0] for test in ("holds", "lacks", "any")] == ["pass", "fail", "pass"]
+    assert [rows["d04", test][0] for test in ("holds", "lacks", "any")] == [
+        "pass", "fail", "pass"]
     told = experiment.read(experiment.score_name("baseline", "development"))["totals"]
     assert told == {"passed": 2, "failed": 7, "unknown": 3, "total": 12,
                     "unknownReasons": {"malformed-output": 3}}
@@ -191,17 +199,22 @@ The **Straße** shop took “1 234 euros” — that’s `five` figures.
 """
 
 IN_ORDER = [
-    "The Straße shop took", "THE STRASSE SHOP", "the  straße\nshop",          # case, white space
-    '"1 234 euros"', "“1 234 euros”", "«1 234 euros»", "„1 234 euros‟",        # quotation marks
-    "euros\" - that's five", "that’s five", "that's five",                     # dashes, apostrophes
+    # case and white space
+    "The Straße shop took", "THE STRASSE SHOP", "the  straße\nshop",
+    # quotation marks, apostrophes, dashes
+    '"1 234 euros"', "“1 234 euros”", "«1 234 euros»", "„1 234 euros‟",
+    "euros\" - that's five", "that’s five", "that's five",
     "euros” – that", "euros” ― that", "-5 °C", "−5 °C", "‑5 °C",
+    # Markdown marks, on either side
     "The Straße shop", "The **Straße** shop", "__Straße__", "# Shop one", "Shop one",
-    "five figures. It is in the old town", "`five` figures", "old town", "> Checked",  # Markdown
+    "five figures. It is in the old town", "`five` figures", "old town", "> Checked",
+    # characters that nobody sees, and compatible ones
     "tenths", "ten\u00adths", "nospace", "no\u200bspace", "no\u200cspace", "\ufeffShop one",
-    "café", "10 km2", "10 km²", "ﬁve ﬁgures",                                  # compatible characters
-    "The Straße shop … five figures", "The Straße ... figures ... twice",      # pieces in order
+    "café", "10 km2", "10 km²", "ﬁve ﬁgures",
+    # pieces in order, with an ellipsis as people write it
+    "The Straße shop … five figures", "The Straße ... figures ... twice",
     "…five figures…", "Shop one… Checked", "... read twice.",
-    "Shop one [...] figures", "Shop one […] figures", "figures.… twice",       # as people write it
+    "Shop one [...] figures", "Shop one […] figures", "figures.… twice",
 ]
 NOT_THERE = [
     "The Straße shop took 1 235 euros", "The shop took", "six figures", "5 °C below",

@@ -2,10 +2,10 @@
 finds a true difference.
 
 An experiment is simulated by drawing verdicts and giving them to the program's own `weigh`,
-with the gates of templates/policy.template.json and a seed for every draw. The control `same` of
-examples/demo.py is simulated with the stand-in's own answers and judgments; a short real walk of
-the demo shows that these are the rows which the program itself gets. With EVAL_LOOP_SOAK=1 ten
-whole walks are made as well.
+with the gates of templates/policy.template.json and a seed for every draw. The control `same`
+of examples/demo.py is simulated with the stand-in's own answers and judgments; short real walks
+of the demo show that these are the rows which the program itself gets. With EVAL_LOOP_SOAK=1
+ten whole walks are made as well.
 """
 import importlib.util
 import json
@@ -55,7 +55,7 @@ def outcome(baseline, candidate):
     return not told["reasons"], told["finding"]
 
 
-# ---- A planted difference ----------------------------------------------------------------------
+# ---- A planted difference --------------------------------------------------------------------
 
 
 def planted(seed, baseline, candidate, families=20, correlation=0.3, flips=0.02, failed=0.005):
@@ -63,7 +63,7 @@ def planted(seed, baseline, candidate, families=20, correlation=0.3, flips=0.02,
 
     One case a family with three to five checks, two of them judged. The difficulty of a case
     is shared by its checks and by both arms. A check comes out the other way in `flips` of all
-    cases; a call fails in `failed`: a Skill's leaves its whole case unknown, a judge's its check.
+    times; a call fails in `failed`: a Skill's leaves all its case unknown, a judge's its check.
     """
     draw, normal = random.Random(f"{seed} {baseline} {candidate}"), NormalDist()
     arms = ([], [])
@@ -113,14 +113,14 @@ def test_a_gain_that_is_too_small_for_the_set_is_mostly_not_shown():
     assert findings["cannot-tell"] > 0.8 * SEEDS and eligible <= findings["better"]
 
 
-# ---- The demo's controls -----------------------------------------------------------------------
+# ---- The demo's controls ---------------------------------------------------------------------
 
 
 class Written:
     """The held-out part of an experiment that the demo wrote: texts, tests, Skills, seed."""
 
     def __init__(self, folder):
-        self.folder = folder
+        self.folder, self.known = folder, {}
         self.settings = json.loads(self.text("environment.json"))["setEnvironment"]
         self.cases = [
             (case["id"], self.text(case["input"]["file"]), self.text(case["truth"]["file"]),
@@ -132,7 +132,9 @@ class Written:
 
     def text(self, file):
         """The text of one of its files."""
-        return (self.folder / file).read_text("utf-8")
+        if file not in self.known:
+            self.known[file] = (self.folder / file).read_text("utf-8")
+        return self.known[file]
 
     def verdict(self, test, case, truth, output):
         """The verdict on one check, as the stand-in and the program's literal tests give it."""
@@ -185,7 +187,7 @@ def test_the_demo_finds_what_was_planted_in_every_experiment(tmp_path, monkeypat
     assert scenario == "better" or not any(eligible for eligible, _ in told)
 
 
-# ---- Real walks of the demo --------------------------------------------------------------------
+# ---- Real walks of the demo ------------------------------------------------------------------
 
 
 SHORT_WALK = """

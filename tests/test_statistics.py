@@ -40,7 +40,7 @@ def half_unit(text):
 
 
 def bound_holds(errors, n, limit, alpha=USUAL):
-    """Whether P(at most `errors` of n) is at most alpha at the rate `limit`: whole numbers only."""
+    """Whether at most `errors` of n have a chance of at most alpha at the rate `limit`."""
     a, b = limit.numerator, limit.denominator
     total = sum(math.comb(n, i) * a**i * (b - a) ** (n - i) for i in range(errors + 1))
     return total * alpha.denominator <= alpha.numerator * b**n
@@ -55,7 +55,7 @@ def brute_force(differences):
             Fraction(sum(abs(each) >= abs(observed) for each in sums), len(sums)))
 
 
-# ---- Clopper-Pearson -----------------------------------------------------------------------
+# ---- Clopper-Pearson -------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("row", rows("clopperPearson"))
@@ -64,10 +64,9 @@ def test_bounds_are_the_reference_values_rounded_outward(row):
     upper = upper_bound(row["errors"], row["n"], alpha)
     lower = lower_bound(row["errors"], row["n"], alpha)
     assert (upper, lower) == (Fraction(row["upperUp"]), Fraction(row["lowerDown"]))
-    assert 0 <= upper - Fraction(row["upper"]) + half_unit(row["upper"]) <= STEP + 2 * half_unit(
-        row["upper"])
-    assert 0 <= Fraction(row["lower"]) - lower + half_unit(row["lower"]) <= STEP + 2 * half_unit(
-        row["lower"])
+    for outward, text in ((upper - Fraction(row["upper"]), row["upper"]),
+                          (Fraction(row["lower"]) - lower, row["lower"])):
+        assert -half_unit(text) <= outward <= STEP + half_unit(text)
 
 
 @pytest.mark.parametrize("row", rows("smallestN"))
@@ -144,7 +143,7 @@ def test_the_places_where_a_limit_of_five_percent_is_reached():
     assert upper_bound(1, 92) > USUAL >= upper_bound(1, 93)
 
 
-# ---- Sign test, sign-flip test, net gain ---------------------------------------------------
+# ---- Sign test, sign-flip test, net gain -----------------------------------------------------
 
 
 @pytest.mark.parametrize("row", rows("signTest"))
@@ -233,7 +232,7 @@ def test_the_net_gain_bound_is_wrong_at_most_once_in_twenty_samples():
             assert Fraction(missed, 100**n) <= USUAL, (win, loss)
 
 
-# ---- Power ---------------------------------------------------------------------------------
+# ---- Power -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("row", rows("signTestPower"))
@@ -250,9 +249,10 @@ def test_power_of_the_whole_grid():
 
 
 def test_power_equals_a_sum_over_every_outcome():
-    for n, win, loss, alpha in ((7, 40, 10, USUAL), (9, 25, 25, Fraction(1, 4)), (6, 0, 30, USUAL)):
-        reached = sum(math.comb(n, wins) * math.comb(n - wins, losses) * win**wins * loss**losses
-                      * (100 - win - loss) ** (n - wins - losses)
+    for n, win, loss, alpha in ((7, 40, 10, USUAL), (9, 25, 25, Fraction(1, 4)),
+                                (6, 0, 30, USUAL)):
+        reached = sum(math.comb(n, wins) * math.comb(n - wins, losses)
+                      * win**wins * loss**losses * (100 - win - loss) ** (n - wins - losses)
                       for wins in range(n + 1) for losses in range(n + 1 - wins)
                       if wins > losses and sign_test(wins, losses)[0] <= alpha)
         assert sign_test_power(n, win, loss, alpha) == Fraction(reached, 100**n)
