@@ -827,14 +827,17 @@ def instrument_reason(call: Call, facts: Document, answer: Answer) -> str | None
     budget."""
     use, init, usage = call.instrument, answer.init, answer.result.get("modelUsage")
     told = set(usage) if isinstance(usage, dict) else set()
-    if {*answer.models, *told} - {use.model} or (completed(facts, answer.result) and not told):
+    if {*answer.models, *told} - {use.model}:
         return "model-mismatch"
     if call.skill and not loaded(call.skill[0], init):
         return "skill-not-loaded"
     same = init.get("claude_code_version") == use.version.split(" ")[0]
     if not facts["cliUnchanged"] or not same:
         return "version-changed"
-    return "over-budget" if answer.result.get("subtype") == "error_max_budget_usd" else None
+    if answer.result.get("subtype") == "error_max_budget_usd":
+        return "over-budget"
+    unproven = completed(facts, answer.result) and not told
+    return "model-mismatch" if unproven else None
 
 
 def loaded(skill: str, init: Document) -> bool:
@@ -2561,8 +2564,8 @@ def totals(rows: list[Document]) -> Document:
     """Counts by verdict over all checks, and of unknowns by reason; unknown stays in the
     denominator.
 
-    >>> totals([{"verdict": word, "reason": None} for word in ("pass", "fail",
-    "unknown")])["total"] 3
+    >>> totals([{"verdict": "unknown", "reason": "timeout"}])["total"]
+    1
     """
     counts = collections.Counter(row["verdict"] for row in rows)
     reasons = collections.Counter(row["reason"] for row in rows if row["verdict"] == "unknown")

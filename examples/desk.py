@@ -385,14 +385,21 @@ class Desk:
         return folders[0].parent.name if len(folders) == 1 else ""
 
     def project(self, variant: str) -> str:
-        """Return the Skill project of a variant: said now, planned, or the usual one."""
+        """Return the Skill project of a variant: planned, said now, diagnosed, or the usual."""
         planned = held(self.document(f"{variant}-development-plan"), "projectDir")
         if self.options.project and (variant == "candidate" or not planned):
             return self.options.project.rstrip("/")
         if planned:
             return planned
+        approved = held(self.document("diagnosis"), "candidateSkillSha256")
         own = f"skills/{variant}{self.tail()}"
-        return own if self.path(own).is_dir() else f"skills/{variant}"
+        usual = own if self.path(own).is_dir() else f"skills/{variant}"
+        return self.skills().get(approved, usual) if variant == "candidate" else usual
+
+    def skills(self) -> dict[str, str]:
+        """Return the projects below skills/ by the hash of their SKILL.md."""
+        return {file_hash(path): path.relative_to(self.root).parents[3].as_posix()
+                for path in sorted(self.root.glob("skills/*/.claude/skills/*/SKILL.md"))}
 
     def skill_hash(self, variant: str) -> str:
         """Return the hash of a variant's SKILL.md. Refuses when it is not there."""
@@ -408,7 +415,7 @@ class Desk:
         return f"{held(self.document(role), 'resultDir')}/score.json"
 
     def score(self, role: str) -> dict[str, Any]:
-        """Return the score of a plan, which is what its receipts give. Refuses a missing one."""
+        """Return the score of a plan as its receipts give it. Refuses a missing one."""
         plan, file = self.need(role).file, self.score_file(role)
         if not self.path(file).is_file():
             raise Refused(f"{file}: missing; it comes first:\n{self.loop('score', plan)}")
@@ -1314,43 +1321,47 @@ def replace_kept(desk: Desk, file: str, text: str) -> str:
     return kept
 
 
-def place(desk: Desk, draft: Draft) -> bool:
-    """Write a new document, show what would change in one that is there, or update it.
+def unsigned(document: dict[str, Any]) -> dict[str, Any]:
+    """Return a changed document that must be approved again."""
+    again = {name: "FILL: your name again: what you approved has changed"
+             for name in ("approvedBy", "owner") if name in document}
+    return {**document, **again, **{name: now() for name in ("approvedAtUtc", "decidedAtUtc")
+                                    if name in document}}
 
-    Returns whether a file was written.
-    """
+
+def place(desk: Desk, kind: str, draft: Draft) -> None:
+    """Write a new document, show what would change in one that is there, or update it."""
     document, there = filled(desk, draft)
     if there is None:
         write_new(desk.path(draft.file), dumped(document))
         print(f"{draft.file}: written")
         report_document(document, draft.words)
-        return True
+        return
     differing = changes(*({name: value for name, value in each.items() if name[:1] != "_"}
                           for each in (there, document)))
     if not differing:
         print(f"{draft.file}: is there, and nothing mechanical would change")
         report_document(there)
-        return False
-    return update(desk, draft, document, differing)
-
-
-def update(desk: Desk, draft: Draft, document: dict[str, Any], differing: list[str]) -> bool:
-    """Show what would change in a document that is there, and change it when asked to."""
-    print(f"{draft.file}: is there; a draft would change {amount(len(differing), 'field')}:")
-    tell(*differing[:20], first="  ", rest="    ")
-    tell(*[f"… and {len(differing) - 20} more"] * (len(differing) > 20), first="  ")
+        return
+    show_changes(draft.file, differing)
     if file_hash(desk.path(draft.file)) in bound_hashes(desk):
         raise Refused(f"{draft.file}: receipts stand on its present bytes, so it stays; "
-                      "restore the files that changed, or begin another round:\n" + desk.command(
-                          (*drafting(told_role(document)), "--round", str(desk.round + 1))))
+                      "restore the files that changed, or begin another round:\n"
+                      + desk.command(("draft", kind, "--round", str(desk.round + 1))))
     if not desk.options.update:
         tell("Nothing was written. To make these changes and keep the old bytes below "
              "superseded/, say the command again with --update.")
-        return False
-    kept = replace_kept(desk, draft.file, dumped(document))
+        return
+    kept = replace_kept(desk, draft.file, dumped(unsigned(document)))
     print(f"{draft.file}: updated; the old bytes are in {kept}")
-    report_document(document)
-    return True
+    report_document(unsigned(document), draft.words)
+
+
+def show_changes(file: str, differing: list[str]) -> None:
+    """Print how a draft differs from the document that is there."""
+    print(f"{file}: is there; a draft would change {amount(len(differing), 'field')}:")
+    tell(*differing[:20], first="  ", rest="    ")
+    tell(*[f"… and {len(differing) - 20} more"] * (len(differing) > 20), first="  ")
 
 
 def report_document(document: Any, words: tuple[str, ...] = ()) -> None:
@@ -1415,7 +1426,8 @@ def stale_in(desk: Desk, paper: Paper) -> list[Stale]:
                                difference(desk, reference)))
     for field, file in bare_hashes(desk, paper).items():
         digest = file_hash(desk.path(file))
-        if digest and digest != paper.document[field]:
+        moved = field == "candidateSkillSha256" and paper.document[field] in desk.skills()
+        if digest and digest != paper.document[field] and not moved:
             found.append(Stale(paper.file, f"$.{field}", file, ""))
     return found
 
@@ -1490,8 +1502,20 @@ class Look:
                       f"{files}, or begin round {desk.round + 1}")
             return Row(role, "stale", paper.file, wrong=(remedy,),
                        command=desk.loop("check", paper.file))
+        kinds = dict.fromkeys(drafting(each)[1] for each in self.following(role))
         return Row(role, "stale", paper.file,
-                   command=desk.command((*drafting(role), "--update")))
+                   command=desk.command(("draft", *kinds, "--update")))
+
+    def following(self, role: str) -> list[str]:
+        """Return a stale document and those that hold its hash, directly or through others."""
+        affected: dict[str, str] = {}
+        for each in ROLES:
+            paper = self.desk.paper(each)
+            if paper and isinstance(paper.document, dict) and each not in PROGRAM_MADE:
+                names = {held(item, "file") for _, item in references(paper.document)}
+                if each == role or each in self.stale or names & set(affected.values()):
+                    affected[each] = paper.file
+        return list(affected)
 
 
 def to_fill(file: str, document: Any) -> tuple[str, ...]:
@@ -1852,7 +1876,7 @@ def cmd_draft(desk: Desk) -> int:
             desk.start = min(desk.start, ROLES.index(role))
         try:
             for draft in KINDS[kind](desk):
-                place(desk, draft)
+                place(desk, kind, draft)
         except Refused as refusal:
             tell(*(f"refused: {problem}" for problem in refusal.problems), rest="  ")
             status = REFUSED
