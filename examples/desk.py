@@ -601,7 +601,7 @@ def exposure_of(desk: Desk) -> dict[str, Any]:
     inventory = experiment.load({"file": paper.file}, "cases")
     experiment.settle()
     cases = eval_loop.cases_of(experiment, inventory)
-    own = {desk.document(role).get("resultDir") for role in HELDOUT}
+    own = {held(desk.document(role), "resultDir") for role in HELDOUT}
     others = list(eval_loop.other_receipts(experiment, "run", own, "9"))
     seen = list(dict.fromkeys(eval_loop.exposures(experiment, cases, others)))
     return {"cases": len(cases), "exposed": seen, "note": ""}

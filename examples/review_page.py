@@ -102,7 +102,7 @@ class Html(str):
 # What a reader must not be shown as it is: control characters, changes of writing direction,
 # invisible spaces and tags, and what UTF-8 cannot carry. Joiners and marks of right-to-left
 # writing stay: they belong to texts.
-UNSEEN = re.compile("[\0-\b\v-\x1f\x7f-\x9f\u200b\u2028-\u202e\u2060-\u2069\ufeff\ufff9-\uffff"
+UNSEEN = re.compile("[\0-\b\v-\x1f\x7f-\x9f\u200b\u2028-\u202e\u2060-\u2069\ufeff\ufff9-\ufffb\ufffe\uffff"
                     "\ud800-\udfff\U000e0000-\U000e0fff]+")
 VOID_ELEMENTS = ("meta", "link")
 
@@ -123,7 +123,7 @@ def escape(text: Any) -> Html:
     return Html(UNSEEN.sub(code_points, plain))
 
 
-def tag(name: str, *parts: Any, **attributes: Any) -> Html:
+def tag(name: str, /, *parts: Any, **attributes: Any) -> Html:
     """One element. Parts may be nested lists; None is left out, and all but Html is escaped.
 
     >>> tag("p", "a < b", class_="note")
@@ -659,9 +659,7 @@ def abstentions(group: dict[str, Any]) -> str:
     """How often the judge gave no verdict, in words."""
     told = group["abstention"]
     words = f"No verdict on {told['errors']} of {told['n']} samples labelled pass or fail"
-    if group["machineryUnknowns"]:
-        words += f"; {group['machineryUnknowns']} unknown by a fault of the machinery"
-    return words + "."
+    return f"{words}; at most {rate(told['upperBound'])} of all such."
 
 
 def money_row(name: str, calls: dict[str, Any], most: Decimal) -> list[Any]:

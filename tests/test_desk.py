@@ -6,12 +6,15 @@ and a counter of commands. Everything else here looks at one draft or at one kin
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import pathlib
 import re
 import shlex
-import subprocess
 import sys
+from typing import NamedTuple
+from unittest import mock
 
 import pytest
 
@@ -19,6 +22,9 @@ import builder
 from builder import Experiment, amount, good, poor, unsure
 
 DESK = pathlib.Path(__file__).resolve().parent.parent / "examples" / "desk.py"
+sys.path.insert(0, str(DESK.parent))
+import desk as desk_program  # noqa: E402  (the path above is where it lies)
+
 CRITERIA = ("grounded", "plain")
 LABELLED = {"pass": good, "fail": poor, "unknown": unsure}
 HASH = re.compile(r"[0-9a-f]{64}")
@@ -39,15 +45,29 @@ ANSWERS = {
     "acceptWithoutShownImprovement": "The shops are few."}
 
 
-def desk(directory, *words: str, expect: int | None = 0, **options):
-    """Say one desk command on a directory; return the finished process, never a traceback."""
-    done = subprocess.run(
-        [sys.executable, *builder.program_flags(), str(DESK), str(directory), *words],
-        stdin=subprocess.DEVNULL, capture_output=True, encoding="utf-8", timeout=300,
-        check=False, **options)
-    told = f"{words}: exit {done.returncode}\n{done.stdout}{done.stderr}"
-    assert "Traceback" not in done.stderr, told
-    assert expect is None or done.returncode == expect, told
+class Said(NamedTuple):
+    """What a desk command left: its exit status and its streams."""
+
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+def desk(directory, *words: str, expect: int | None = 0):
+    """Say one desk command on a directory; return its exit status and what it printed."""
+    streams = [io.TextIOWrapper(io.BytesIO(), "utf-8") for _ in range(2)]
+    with (contextlib.redirect_stdout(streams[0]), contextlib.redirect_stderr(streams[1]),
+          mock.patch.object(sys, "argv", [str(DESK)])):
+        try:
+            code = desk_program.main([str(directory), *words])
+        except SystemExit as ended:
+            code = ended.code
+    told = []
+    for stream in streams:
+        stream.flush()
+        told.append(stream.buffer.getvalue().decode("utf-8"))
+    done = Said(code, *told)
+    assert expect is None or code == expect, f"{words}: {done}"
     return done
 
 

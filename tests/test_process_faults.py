@@ -17,7 +17,7 @@ import pytest
 import builder
 import faults
 
-DEADLINE = 2                            # seconds that the environment allows a call
+DEADLINE = 1                            # seconds that the environment allows a call
 OUTPUT_LIMIT = 64 * 1024 * 1024         # bytes of output that the design allows a call
 ANSWER = {"answer": builder.poor("d01")}
 SURVIVED: set[str] = set()

@@ -224,10 +224,16 @@ def revealing_words(world: World) -> list[str]:
     """Words that would tell the model which experiment, arm, user, machine or day it is."""
     today = datetime.datetime.now(datetime.timezone.utc)
     days = [today, today - datetime.timedelta(days=1)]
+    names = [name for name in (socket.gethostname(), getpass.getuser()) if len(name) > 3]
     return ["baseline", "candidate", "development", "held-out", "heldout", "experiment",
-            str(world.experiment.root), str(pathlib.Path.home()) + "/", socket.gethostname(),
-            f"/{getpass.getuser()}/", "eval_loop",
+            str(world.experiment.root), str(pathlib.Path.home()) + "/", "eval_loop", *names,
             *(day.strftime(form) for day in days for form in ("%Y-%m-%d", "%d %B", "%B %d"))]
+
+
+def told_words(told: str, words) -> list[str]:
+    """The words that occur in a text, whole and in any case."""
+    return [word for word in words
+            if re.search(rf"(?<![\w-]){re.escape(word)}(?![\w-])", told, re.IGNORECASE)]
 
 
 def skill_calls(world: World):
@@ -269,11 +275,10 @@ def test_skill_request_carries_the_skill_and_the_input_and_nothing_else(complete
 def test_skill_request_does_not_tell_arm_split_case_path_user_or_day(completed, which):
     world = completed(which)
     for _variant, _split, case, call_id, record in skill_calls(world):
-        told = record["raw"] + json.dumps(record["headers"])
+        told = json.dumps(without_random_ids(record))
         told = told.replace(json.dumps(input_of(world, case).strip())[1:-1], "")
-        told = told.replace(call_id, "").lower()
-        for word in [*revealing_words(world), case]:
-            assert word.lower() not in told, word
+        assert "Base directory" in told
+        assert not told_words(told, [*revealing_words(world), case, call_id])
 
 
 def without_random_ids(record: dict) -> dict:
@@ -361,12 +366,12 @@ def test_judge_request_does_not_tell_arm_split_case_label_path_user_or_day(compl
               for _name, record in judge_calls(world)}
     assert len(system) == 1, "the same system prompt for every sample, case and arm"
     for name, record in judge_calls(world):
-        told = json.dumps({**record["body"], "messages": []}) + json.dumps(record["headers"])
-        instructions = fenced_parts(blocks(record["body"])[0])["instructions"]
+        request = without_random_ids(record)
+        instructions = fenced_parts(blocks(request["body"])[0])["instructions"]
+        request["body"]["messages"] = instructions
         case = pathlib.Path(name).name.split(".")[0]
-        told = (told + instructions).replace(session_of(record), "").lower()
-        for word in [*revealing_words(world), case, *world.experiment.call_ids()]:
-            assert word.lower() not in told, word
+        assert not told_words(json.dumps(request), [*revealing_words(world), case,
+                                                    *world.experiment.call_ids()])
 
 
 # ---- text that would do something elsewhere ----------------------------------------------
