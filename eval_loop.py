@@ -2339,12 +2339,18 @@ CLASSES = {  # error class: (human label, judge verdicts that are errors, the re
     "unsupportedPass": ("unknown", ("pass",), "maximumUnsupportedPassBound")}
 
 
+def people_of(sample: Document) -> list[str]:
+    """Who labelled a sample: reviewer, second reviewer, adjudicator."""
+    parts = (sample, sample.get("secondReview"), sample.get("adjudication"))
+    return [part["reviewedBy"] for part in parts if part]
+
+
 def label_of(sample: Document, reviewers: list[str],
              require_two: bool) -> tuple[str, list[str]]:
     """A sample's label after review and adjudication, and every problem with it."""
     second, third = sample.get("secondReview"), sample.get("adjudication")
     listed = set(map(normalise, reviewers))
-    people = [normalise(part["reviewedBy"]) for part in (sample, second, third) if part]
+    people = [normalise(name) for name in people_of(sample)]
     problems = [f"{shorten(name)} is not in $.reviewers; add the name there, or correct it"
                 for name in people if name not in listed]
     if repeated(people):
@@ -2958,6 +2964,16 @@ def refuse_strays(plan: Bound, names: Parts, used: set[str]) -> None:
                         "plan" for stem in stray[:20]))
 
 
+def without_notes(value: Any) -> Any:
+    """An owner's value as evidence holds it: without notes, decimals as text."""
+    if isinstance(value, dict):
+        return {name: without_notes(item) for name, item in value.items()
+                if not name.startswith("_")}
+    if isinstance(value, list):
+        return [without_notes(item) for item in value]
+    return str(value) if isinstance(value, Decimal) else value
+
+
 def calibration_document(experiment: Experiment, plan: Bound, approval: Bound) -> Document:
     """The calibration record that the receipts of a plan give. Refuses what is missing, not
     approved, or does not compile."""
@@ -2996,11 +3012,10 @@ def calibration_document(experiment: Experiment, plan: Bound, approval: Bound) -
     return {"kind": "calibration", "calibrationPlan": plan.reference,
             "calibrationApproval": approval.reference, "taskId": plan["taskId"],
             "labelKind": plan["labelKind"], "judgeIdentity": calls[0].subject["judgeIdentity"],
-            **qualify(rows, limits), "registeredLimits": limits and {
-                name: str(value) if isinstance(value, Decimal) else value
-                for name, value in limits.items() if not name.startswith("_")},
+            **qualify(rows, limits), "registeredLimits": without_notes(limits),
             "reviewers": plan["reviewers"], "samples": [row._asdict() for row in rows],
-            "exclusions": plan["exclusions"],
+            "labelledBy": {sample["id"]: people_of(sample) for sample in plan["samples"]},
+            "exclusions": without_notes(plan["exclusions"]),
             "attackSamples": sum(sample.get("attack", False) for sample in plan["samples"]),
             "attemptNumber": 1 + len({receipt.pending["bound"].get("calibrationPlanSha256")
                                       for receipt in earlier}),
@@ -3042,8 +3057,8 @@ def revocations_of(experiment: Experiment, calibration: Calibration | None) -> l
         return []
     bound = experiment.load({"file": "revocations.json"}, "revocations")
     experiment.settle()
-    return [entry for entry in bound["revocations"]
-            if entry["calibrationSha256"] == calibration.sha256]
+    return without_notes([entry for entry in bound["revocations"]
+                          if entry["calibrationSha256"] == calibration.sha256])
 
 
 def lapse(root: str, calibration: Calibration, now: datetime) -> str | None:
@@ -3753,13 +3768,26 @@ def cmd_check(options: argparse.Namespace) -> int:
     experiment.problems += [] if experiment.problems else experiment.late
     experiment.settle()
     say(f"no problem in {len(experiment.bound)} files", *told)
+    last = bounds[-1]
+    next_step(AFTER_CHECK.get(last.kind, "go on with the next document").replace("FILE", last.file))
     return DONE
+
+
+AFTER_CHECK = {
+    "environment": "write calibration-plan.json: $check calibration-plan.json",
+    "calibration-plan": "$calibrate-run FILE",
+    "calibration-approval": "$calibrate-finalize calibration-plan.json FILE",
+    "policy": "write the baseline's plan: $run baseline-development-plan.json",
+    "plan": "$run FILE", "diagnosis": "$run candidate-development-plan.json",
+    "heldout-unlock": "$run baseline-heldout-plan.json candidate-heldout-plan.json",
+    "decision": "$decide comparison.json FILE", "comparison": "$verify FILE"}
 
 
 def check_environment(_: Experiment, environment: Bound) -> list[str]:
     """How the CLI is pinned."""
     path = environment["claudeExecutable"]
-    on_path = os.path.dirname(path) in ("/usr/bin", "/usr/local/bin", "/opt/homebrew/bin")
+    on_path = os.path.islink(path) or os.path.dirname(path).endswith(
+        ("/usr/bin", "/usr/local/bin", "/opt/homebrew/bin", "/.local/bin", "/.bin"))
     return [f"{path}: a CLI on PATH updates itself and then no longer has the frozen hash; "
             "copy it to a private place and name the copy"] if on_path else []
 
@@ -3769,7 +3797,8 @@ def check_policy(experiment: Experiment, policy: Bound) -> list[str]:
     calibration = calibration_of(experiment, policy)
     policy_problems(experiment, policy, calibration)
     experiment.settle()
-    environment, told = experiment.at(policy, "environment"), []
+    environment = experiment.at(policy, "environment")
+    told = check_environment(experiment, environment)
     for field in ("developmentCases", "heldoutCases"):
         inventory = experiment.at(policy, field)
         if inventory.document is None:
@@ -3811,8 +3840,9 @@ def check_calibration_plan(experiment: Experiment, plan: Bound) -> list[str]:
     labels, _ = labels_of(plan)
     groups = collections.Counter((sample["criterion"]["file"], sample.get("slice") or "-",
                                   labels[sample["id"]]) for sample in plan["samples"])
-    environment = experiment.at(plan, "environment").document
-    return cost_sentences(plan.file, environment, 0, len(labels)) + [
+    environment = experiment.at(plan, "environment")
+    told = check_environment(experiment, environment)
+    return told + cost_sentences(plan.file, environment.document, 0, len(labels)) + [
         f"{criterion}, slice {part}: {count} samples labelled {label}: without an error the "
         f"bound would be {percent(upper_bound(0, count))}"
         for (criterion, part, label), count in sorted(groups.items())]
@@ -3899,7 +3929,8 @@ def cmd_calibrate_finalize(options: argparse.Namespace) -> int:
     new = publish_result(experiment.root, output, document)
     warn(experiment)
     say(f"{synthetic(document, 'labelKind')}{document['status']} ({document['rule']}), attempt "
-        f"{document['attemptNumber']} of this criterion; {output} "
+        f"{document['attemptNumber']} of this criterion, {document['attackSamples']} samples "
+        f"that try to talk the judge round; {output} "
         f"{'written' if new else 'exists already, the same'}")
     if not document["registeredLimits"]:
         say("Three samples exclude only error rates above 95 %: accepted, not qualified.")
@@ -4187,8 +4218,7 @@ def comparison_lines(document: Document) -> list[str]:
     for split in ("development", "heldout"):
         for kind in ("literal", "judge"):
             part = document[split]["checks"][kind]
-            lines.append(f"{split + ' ' + kind:26}{part['fixed']:8}{part['regressed']:8}"
-                         f"{part['unchanged']:11}")
+            lines.append(f"{split + ' ' + kind:26}{part['fixed']:8}{part['regressed']:8}{part['unchanged']:11}")
     lines += capped([f"  regressed: {name}" for name in held["checks"]["regressed"]], 10) + [""]
     lines += [f"lax: {text}" for text in document["laxGates"]]
     lines += [f"look: {text}" for text in document["candidateNotes"]]
