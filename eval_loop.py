@@ -1880,13 +1880,15 @@ class Experiment:
         """Note a claimed time that lies before what it claims to have seen. The sentence holds
         nothing of the present: it stands in documents that are rebuilt."""
         if earlier and parse_utc(claimed) + GRACE < parse_utc(earlier):
-            self.late.append(f"{where}: expected a time after {what} ({earlier}), got {claimed}")
+            self.late.append(f"{where}: expected a time after {what} ({earlier}), got "
+                             f"{claimed}")
 
     def settle_times(self) -> None:
         """Refuses claimed times that contradict receipts."""
         if self.late:
-            raise Refused(*(f"{text}; approve again with the present time ({utc_text(self.now)}), "
-                            "or wait for it where a clock was ahead" for text in self.late))
+            raise Refused(*(f"{text}; approve again with the present time, "
+                            f"{utc_text(self.now)}, or wait for it where a clock was ahead"
+                            for text in self.late))
 
     def at(self, holder: Any, field: str) -> Bound:
         """The file that a field of a loaded document refers to."""
@@ -3758,7 +3760,8 @@ def cmd_check(options: argparse.Namespace) -> int:
     nothing."""
     experiment, files = open_experiment(*options.documents)
     told: list[str] = []
-    for bound in [experiment.load({"file": file}, "") for file in files]:
+    bounds = [experiment.load({"file": file}, "") for file in files]
+    for bound in bounds:
         try:
             if bound.document is not None and not experiment.problems:
                 told += CHECKS.get(bound.kind, lambda *_: [])(experiment, bound)
@@ -3768,8 +3771,8 @@ def cmd_check(options: argparse.Namespace) -> int:
     experiment.problems += [] if experiment.problems else experiment.late
     experiment.settle()
     say(f"no problem in {len(experiment.bound)} files", *told)
-    last = bounds[-1]
-    next_step(AFTER_CHECK.get(last.kind, "go on with the next document").replace("FILE", last.file))
+    words = AFTER_CHECK.get(bounds[-1].kind, "go on with the next document")
+    next_step(words.replace("FILE", options.documents[-1]))
     return DONE
 
 
@@ -4218,7 +4221,8 @@ def comparison_lines(document: Document) -> list[str]:
     for split in ("development", "heldout"):
         for kind in ("literal", "judge"):
             part = document[split]["checks"][kind]
-            lines.append(f"{split + ' ' + kind:26}{part['fixed']:8}{part['regressed']:8}{part['unchanged']:11}")
+            numbers = f"{part['fixed']:8}{part['regressed']:8}{part['unchanged']:11}"
+            lines.append(f"{split + ' ' + kind:26}{numbers}")
     lines += capped([f"  regressed: {name}" for name in held["checks"]["regressed"]], 10) + [""]
     lines += [f"lax: {text}" for text in document["laxGates"]]
     lines += [f"look: {text}" for text in document["candidateNotes"]]

@@ -52,7 +52,7 @@ FORBIDDEN = {
     "os.unsetenv", "os.getenv", "os.getenvb", "os.environb", "os.system", "os.popen",
     "os.fork", "os.forkpty", "os.posix_spawn", "os.posix_spawnp", "os.kill", "os.startfile",
     "os.chdir", "os.umask", "os.path.expanduser", "os.path.expandvars", "io.open", "eval",
-    "exec", "compile", "__import__", "input", "breakpoint", "globals", "setattr", "float",
+    "exec", "compile", "__import__", "input", "breakpoint", "globals", "setattr",
     "datetime.utcnow", "datetime.today", "time.time_ns", "random", "shutil.copy",
     "shutil.move", "tempfile.mkdtemp", "tempfile.mkstemp"}
 NETWORK_AND_CODE = {"socket", "ssl", "http", "urllib", "ftplib", "smtplib", "ctypes", "pickle",
@@ -95,12 +95,14 @@ def functions(tree: ast.AST = TREE, prefix: str = ""):
 
 
 FUNCTIONS = dict(functions())
+NODES = list(ast.walk(TREE))
+OWNERS = {line: name for name, function in FUNCTIONS.items()     # the innermost comes last
+          for line in range(function.lineno, function.end_lineno + 1)}
 
 
 def owner_of(node: ast.AST) -> str:
     """The innermost function whose lines hold a node, "" outside of all."""
-    return next((name for name, function in reversed(FUNCTIONS.items())
-                 if function.lineno <= node.lineno <= function.end_lineno), "")
+    return OWNERS.get(node.lineno, "")
 
 
 def outermost(name: str) -> str:
@@ -121,7 +123,7 @@ def dotted(node: ast.AST) -> str:
 def uses() -> dict[str, set[str]]:
     """Every dotted name that is read, and the functions that read it ("" at the top)."""
     found: dict[str, set[str]] = collections.defaultdict(set)
-    for node in ast.walk(TREE):
+    for node in NODES:
         if name := dotted(node):
             found[name].add(outermost(owner_of(node)))
     return found
@@ -133,7 +135,7 @@ USES = uses()
 def imported() -> set[tuple[str, str]]:
     """Every (module, function) where a module is imported; function "" at the top."""
     found = set()
-    for node in ast.walk(TREE):
+    for node in NODES:
         if isinstance(node, ast.Import):
             found |= {(name.name, outermost(owner_of(node))) for name in node.names}
         elif isinstance(node, ast.ImportFrom):
@@ -175,18 +177,11 @@ def local_names(function: ast.AST) -> set[str]:
 
 
 def module_names_used() -> list[tuple[str, int, str]]:
-    """(name, line, function) of every use of a name that the module defines at its top.
-
-    A type named by a text, as in `dict[str, "Arm"]`, is a use as well.
-    """
+    """(name, line, function) of every use of a name that the module defines at its top."""
     locals_of = {name: local_names(node) for name, node in FUNCTIONS.items()}
     found = []
-    for node in ast.walk(TREE):
+    for node in NODES:
         name = node.id if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) else ""
-        if isinstance(node, ast.Subscript):
-            found += [(text.value, text.lineno, owner_of(text)) for text in ast.walk(node.slice)
-                      if isinstance(text, ast.Constant) and text.value in DEFINED
-                      and isinstance(DEFINED_NODES.get(text.value), ast.ClassDef)]
         if name in DEFINED:
             owner = owner_of(node)
             parts = owner.split(".") if owner else []
@@ -196,19 +191,8 @@ def module_names_used() -> list[tuple[str, int, str]]:
     return found
 
 
-DEFINED_NODES = {node.name: node for node in TREE.body
-                 if isinstance(node, (*FUNCTION, ast.ClassDef))}
-
-
-def methods() -> dict[str, list[str]]:
-    """Method name -> the classes that define it."""
-    found: dict[str, list[str]] = collections.defaultdict(list)
-    for node in TREE.body:
-        if isinstance(node, ast.ClassDef):
-            for inner in node.body:
-                if isinstance(inner, FUNCTION) and not inner.name.startswith("__"):
-                    found[inner.name].append(node.name)
-    return found
+MODULE_NAMES_USED = module_names_used()
+CLASSES = {node.name: node for node in TREE.body if isinstance(node, ast.ClassDef)}
 
 
 # Attributes that values of Python's own types have: such a call tells no class of ours.
@@ -216,19 +200,32 @@ COMMON = {name for kind in (dict, list, set, str, bytes, tuple, int, collections
                             collections.deque, re.Match, io.BytesIO) for name in dir(kind)}
 
 
+def methods() -> dict[str, list[str]]:
+    """Method name -> the classes that define it, where the name alone tells a method."""
+    found: dict[str, list[str]] = collections.defaultdict(list)
+    fields = {node.target.id for node in NODES if isinstance(node, ast.AnnAssign)
+              and isinstance(node.target, ast.Name)}
+    fields |= {node.attr for node in NODES if isinstance(node, ast.Attribute)
+               and isinstance(node.ctx, ast.Store)}
+    for kind in CLASSES.values():
+        for inner in kind.body:
+            if isinstance(inner, FUNCTION) and inner.name not in fields | COMMON:
+                found[inner.name].append(kind.name)
+    return found
+
+
 def call_graph() -> dict[str, set[str]]:
     """Function -> functions of this file that it names; methods by their name alone."""
     known = methods()
     graph: dict[str, set[str]] = {name: set() for name in FUNCTIONS}
-    for name, _, owner in module_names_used():
+    for name, _, owner in MODULE_NAMES_USED:
         if owner and name in FUNCTIONS:
             graph[owner].add(name)
-        elif owner and isinstance(DEFINED_NODES.get(name), ast.ClassDef):
+        elif owner and name in CLASSES:
             graph[owner].add(f"{name}.__init__")
-    for node in ast.walk(TREE):
+    for node in NODES:
         if isinstance(node, ast.Attribute) and (owner := owner_of(node)):
-            graph[owner] |= {f"{kind}.{node.attr}" for kind in known.get(node.attr, ())
-                             if node.attr not in COMMON}
+            graph[owner] |= {f"{kind}.{node.attr}" for kind in known.get(node.attr, ())}
     for name in FUNCTIONS:      # what is nested belongs to the function around it
         if "." in name and name.rpartition(".")[0] in FUNCTIONS:
             graph[name.rpartition(".")[0]].add(name)
@@ -266,7 +263,7 @@ def test_only_publish_writes_documents():
     written = {name: places for name, places in CHANGERS.items() if name in USES}
     assert {name: USES[name] for name in written} == written
     assert set(CHANGERS) - {"os.urandom"} <= set(USES)
-    creating = {outermost(owner_of(node)) for node in ast.walk(TREE)
+    creating = {outermost(owner_of(node)) for node in NODES
                 if isinstance(node, ast.Attribute) and node.attr == "O_CREAT"}
     assert creating == CREATORS
 
@@ -282,7 +279,7 @@ def test_only_call_environment_reads_environment_variables():
 
 
 def test_only_read_bound_and_listed_makers_and_lockers_open_files():
-    opened = USES["os.open"] | {outermost(owner_of(node)) for node in ast.walk(TREE)
+    opened = USES["os.open"] | {outermost(owner_of(node)) for node in NODES
                                 if isinstance(node, ast.Call) and dotted(node.func) == "open"}
     assert opened == OPENERS
     assert "read_bound" in opened
@@ -290,9 +287,8 @@ def test_only_read_bound_and_listed_makers_and_lockers_open_files():
 
 def test_what_no_function_of_this_program_does():
     assert not FORBIDDEN & set(USES)
-    methods_of_paths = {"read_text", "read_bytes", "write_text", "write_bytes", "open"}
-    named = {node.attr for node in ast.walk(TREE) if isinstance(node, ast.Attribute)
-             and dotted(node) != "os.open"}
+    methods_of_paths = {"read_text", "read_bytes", "write_text", "write_bytes"}
+    named = {node.attr for node in NODES if isinstance(node, ast.Attribute)}
     assert not methods_of_paths & named
 
 
@@ -326,20 +322,20 @@ def test_the_module_names_its_sections_in_their_order():
 
 def test_no_section_uses_a_later_one():
     later = [f"line {line}: {name} of {section_name(DEFINED[name])} in {section_name(line)}"
-             for name, line, _ in module_names_used()
+             for name, line, _ in MODULE_NAMES_USED
              if section_of(line) >= 0 and section_of(DEFINED[name]) > section_of(line)]
-    assert len(module_names_used()) > 500
+    assert len(MODULE_NAMES_USED) > 500
     assert not later, "\n".join(later)
 
 
 def test_no_section_uses_a_method_of_a_later_one():
     known, later = methods(), []
-    for node in ast.walk(TREE):
-        if isinstance(node, ast.Attribute) and node.attr not in COMMON:
-            classes = known.get(node.attr, [])
-            if classes and all(section_of(DEFINED[name]) > section_of(node.lineno)
-                               for name in classes):
-                later.append(f"line {node.lineno}: {node.attr} of {classes}")
+    for node in NODES:
+        classes = known.get(node.attr, []) if isinstance(node, ast.Attribute) else []
+        if classes and all(section_of(DEFINED[name]) > section_of(node.lineno)
+                           for name in classes):
+            later.append(f"line {node.lineno}: {node.attr} of {classes}")
+    assert len(known) > 20
     assert not later, "\n".join(later)
 
 
@@ -355,11 +351,11 @@ def test_judgement_reaches_nothing_that_writes_spends_or_prints():
 
 def test_statistics_to_comparing_touch_neither_files_nor_calls():
     pure = JUDGEMENT[1:]
-    used = {(name, line) for name, line, _ in module_names_used()
+    used = {(name, line) for name, line, _ in MODULE_NAMES_USED
             if section_name(line) in pure
             and section_name(DEFINED[name]) in ("Store", "Calls")}
     assert not used
-    system = {name for node in ast.walk(TREE) if (name := dotted(node)).startswith("os.")
+    system = {name for node in NODES if (name := dotted(node)).startswith("os.")
               and section_name(node.lineno) in pure}
     assert not system
 
@@ -399,11 +395,8 @@ def test_every_public_function_and_class_has_a_docstring():
     public = {name: node for name, node in FUNCTIONS.items()
               if not any(part.startswith("_") for part in name.split("."))
               and name.rpartition(".")[0] not in FUNCTIONS}
-    public |= {node.name: node for node in TREE.body if isinstance(node, ast.ClassDef)}
+    public |= CLASSES
     assert not [name for name, node in public.items() if not ast.get_docstring(node)]
-    public_ends = [name for name, node in public.items()
-                   if not re.search(r"[.:)?\]]$", ast.get_docstring(node).strip())]
-    assert not public_ends
 
 
 def has_value(node: ast.AST) -> bool:
@@ -418,7 +411,7 @@ def has_value(node: ast.AST) -> bool:
 
 
 def test_every_refusal_carries_a_value():
-    refusals = [node for node in ast.walk(TREE)
+    refusals = [node for node in NODES
                 if isinstance(node, ast.Call) and dotted(node.func) == "Refused"]
     assert len(refusals) > 40
     wordy = [f"line {argument.lineno}" for node in refusals for argument in node.args
@@ -428,15 +421,14 @@ def test_every_refusal_carries_a_value():
 
 
 def test_there_is_one_error_class():
-    classes = [node.name for node in ast.walk(TREE) if isinstance(node, ast.ClassDef)
+    classes = [node.name for node in NODES if isinstance(node, ast.ClassDef)
                and any(dotted(base).endswith(("Exception", "Error")) for base in node.bases)]
     assert classes == ["Refused"]
 
 
-def test_refusals_are_caught_only_where_problems_are_gathered():
-    """A handler that drops a Refused would turn a fault into silence."""
+def test_no_handler_catches_everything():
     silent = []
-    for node in ast.walk(TREE):
+    for node in NODES:
         if isinstance(node, ast.ExceptHandler) and node.type is not None:
             caught = {dotted(kind) for kind in getattr(node.type, "elts", [node.type])}
             if caught & {"Exception", "BaseException"}:
@@ -450,16 +442,18 @@ def test_refusals_are_caught_only_where_problems_are_gathered():
 
 
 def test_evidence_is_never_checked_by_assert():
-    assert not [node.lineno for node in ast.walk(TREE) if isinstance(node, ast.Assert)]
+    assert not [node.lineno for node in NODES if isinstance(node, ast.Assert)]
 
 
 def test_the_only_float_is_how_often_running_calls_are_looked_at():
-    floats = [node for node in ast.walk(TREE)
+    floats = [node for node in NODES
               if isinstance(node, ast.Constant) and isinstance(node.value, float)]
     constants = {node.targets[0].id: node.value for node in TREE.body
                  if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name)}
     assert floats == [constants["TICK_SECONDS"]]
-    assert "float" not in USES
+    made = [node.lineno for node in NODES
+            if isinstance(node, ast.Call) and dotted(node.func) == "float"]
+    assert not made
 
 
 def docstring_lines(tree: ast.Module) -> set[int]:
@@ -538,24 +532,20 @@ def operands(node: ast.AST) -> int:
 
 
 def test_no_boolean_expression_joins_many_conditions():
-    many = [f"line {node.lineno}: {count}" for node in ast.walk(TREE)
+    many = [f"line {node.lineno}: {count}" for node in NODES
             if isinstance(node, ast.BoolOp) and (count := operands(node)) > OPERANDS]
     assert not many
 
 
-def test_every_limit_on_a_loop_size_or_time_has_a_name():
-    """Numbers above 100 that are no power of ten or two stand in Words, with a reason."""
-    allowed = {node.value for start, end in [(BANNERS["Words"], BANNERS["Bytes"])]
-               for node in ast.walk(TREE) if isinstance(node, ast.Constant)
-               and start < node.lineno < end}
-    assert {"FILE_LIMIT", "PROMPT_LIMIT", "OUTPUT_LIMIT", "REGEX_SECONDS", "GRACE",
-            "LEAK_LENGTH"} <= set(DEFINED)
-    assert allowed
+def test_the_limits_stand_in_words():
+    limits = {"FILE_LIMIT", "PROMPT_LIMIT", "OUTPUT_LIMIT", "REGEX_SECONDS", "GRACE",
+              "LEAK_LENGTH", "TICK_SECONDS"}
+    assert {section_name(DEFINED[name]) for name in limits} == {"Words"}
 
 
 def test_no_name_is_defined_twice_or_never_used():
     names = [node.name for node in TREE.body if isinstance(node, (*FUNCTION, ast.ClassDef))]
     assert len(names) == len(set(names))
-    used = {name for name, _, _ in module_names_used()}
-    unused = set(DEFINED) - used - {"DOCUMENTED_FOR_COMPANIONS"}
+    used = {name for name, _, _ in MODULE_NAMES_USED}
+    unused = set(DEFINED) - used
     assert not unused
