@@ -1929,7 +1929,8 @@ class Experiment:
                     f"{file}: missing{f' (named in {source})' if source else ''}; "
                     + MAKER.get(kind, "write it from its template, or correct the name"))
         except Refused as refusal:
-            self.problems += refusal.problems
+            named_in = f" (named in {source})" if source and source not in str(refusal) else ""
+            self.problems += [problem + named_in for problem in refusal.problems]
         except UnicodeDecodeError as error:
             self.problems.append(f"{file}: is not UTF-8 (byte {error.start}); save it as UTF-8")
         except ValueError as error:
@@ -2078,7 +2079,8 @@ def read_skill(experiment: Experiment, plan: Bound, name: str) -> bytes:
         experiment.warnings += warnings
         return raw
     except FileNotFoundError:
-        experiment.problems.append(f"{file}: missing; projectDir holds exactly this file")
+        experiment.problems.append(f"{file}: missing; {plan.file} $.projectDir must hold exactly "
+                                   "this file")
     except UnicodeDecodeError as error:
         experiment.problems.append(f"{file}: is not UTF-8 (byte {error.start}); save it as "
                                    "UTF-8")
@@ -3705,8 +3707,8 @@ def perform(experiment: Experiment, options: argparse.Namespace, calling: Callin
         signal.signal(signal.SIGINT, before)
     if work.stopped and not work.finished and not calling.claimed:
         raise Refused(*work.stopped)
-    with calling.ledger.locked():  # count what was there before, too
-        pass
+    with contextlib.suppress(Refused), calling.ledger.locked():
+        pass  # counts what was there before, too
     say(f"{len(work.finished)} calls ended now, {work.closed} before; {work.unknown} of them "
         f"unknown; {len(work.todo)} not attempted")
     counted = collections.Counter(terminal["reason"] or "ok" for _, terminal in work.finished)
