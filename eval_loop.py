@@ -3424,59 +3424,66 @@ def comparison_document(experiment: Experiment, arms: dict[str, Arm], revoked: l
     checks where a person disagreed with the judge: they count as failed."""
     tallies = {name: settled(experiment, arms[name]) for name in ARMS}
     if twice := repeated(call for tally in tallies.values() for call in tally.call_ids):
-        raise Refused(f"call id {twice[0]}: stands in two receipts; one call cannot count "
-                      "twice")
+        raise Refused(f"call id {twice[0]}: stands in two receipts; a call cannot count twice")
     rows = {name: tally.rows for name, tally in tallies.items()}
     rows["candidateHeldout"] = [
         {**row, "verdict": "fail"} if (row["caseId"], row["testId"]) in against else row
         for row in rows["candidateHeldout"]]
     arm, before = arms["candidateHeldout"], arms["baselineHeldout"]
-    calibration = arm.calibration
     families = {case.id: case.place.family for case in arm.cases}
     others = list(other_receipts(experiment, "run", {one.directory for one in arms.values()},
                                  max(tally.last for tally in tallies.values())))
     weighed = weigh(arm.policy.document, rows, families)
-    _, notes = candidate_leaks(arm.skill, before.skill, arm.cases)
-    reasons = [*weighed.pop("reasons"), *exposures(experiment, arm.cases, others)]
-    if calibration and not calibration.usable:
-        reasons.append(f"the judge's calibration is {calibration.document['status']}")
-    reasons += [f"the calibration was revoked at {entry['revokedAtUtc']}: {entry['reason']}"
-                for entry in revoked]
-    starts = [tallies[name].started for name in ARMS[2:]]
-    gaps = [abs(parse_utc(starts[1][case]) - parse_utc(start)) for case,
-            start in starts[0].items()
-            if case in starts[1]]
+    reasons = [*weighed.pop("reasons"), *exposures(experiment, arm.cases, others),
+               *judge_doubts(arm.calibration, revoked)]
     tried = {receipt.pending["bound"].get("skillSha256") for receipt in others
-             if receipt.pending["variant"] == "candidate"
-             and receipt.pending["split"] == "development"}
+             if (receipt.pending["variant"] == "candidate"
+                 and receipt.pending["split"] == "development")}
+    _, notes = candidate_leaks(arm.skill, before.skill, arm.cases)
     return {
         "kind": "comparison", "evidenceKind": evidence_kind(arm),
         "status": "hold" if reasons else "eligible-for-manual-review",
         "finding": weighed.pop("finding"), "reasons": reasons,
         "plans": {name: arms[name].plan.reference for name in ARMS},
         "scoreSha256": {name: tallies[name].score_sha256 for name in ARMS},
-        "policySha256": arm.policy.sha256, "calibrationSha256": calibration
-        and calibration.sha256,
+        "policySha256": arm.policy.sha256,
+        "calibrationSha256": arm.calibration and arm.calibration.sha256,
         "baselineSkillSha256": sha256(before.skill), "candidateSkillSha256": sha256(arm.skill),
         **weighed,
         "heldout": {"families": family_result(family_differences(
             rows["baselineHeldout"], rows["candidateHeldout"], families, False, False)),
             **split_result(rows, "Heldout")},
-        "development": split_result(rows, "Development"),
-        "accounting": accounting(
-            [sums for tally in tallies.values() for sums in (tally.run, tally.judge)],
-            sum(row["reason"] == "not-called" for part in rows.values() for row in part)),
-        "calls": {name: {"run": tallies[name].run.document(),
-                         "judge": tallies[name].judge.document()} for name in ARMS},
-        "judge": calibration and {name: calibration.document[name] for name in (
+        "development": split_result(rows, "Development"), **spent(tallies, rows),
+        "judge": arm.calibration and {name: arm.calibration.document[name] for name in (
             "status", "rule", "labelKind", "alpha", "groups", "attemptNumber", "expiresAtUtc")},
         "revoked": revoked, "candidatesTried": len({*tried, sha256(arm.skill)}),
         "otherReceipts": {f"{receipt.file}.pending.json": receipt.sha256 for receipt in others},
         "candidateNotes": notes + grader_lines(arm.skill, before.skill),
         "laxGates": lax_gates(arm), "contradictoryTimes": list(dict.fromkeys(experiment.late)),
-        "largestGapSeconds": max((int(gap.total_seconds()) for gap in gaps), default=0),
-        "programs": sorted(set().union(*(tally.programs for tally in tallies.values()))),
         "authority": "none"}
+
+
+def judge_doubts(calibration: Calibration | None, revoked: list[Document]) -> Iterator[str]:
+    """Why the judge's calibration holds a candidate back."""
+    if calibration and not calibration.usable:
+        yield f"the judge's calibration is {calibration.document['status']}"
+    for entry in revoked:
+        yield f"the calibration was revoked at {entry['revokedAtUtc']}: {entry['reason']}"
+
+
+def spent(tallies: dict[str, Tally], rows: dict[str, list[Document]]) -> Document:
+    """What the four plans cost, Skill calls apart from the judge's; the largest time between the
+    two held-out arms of a case; the versions of this program."""
+    starts = [tallies[name].started for name in ARMS[2:]]
+    gaps = [abs(parse_utc(starts[1][case]) - parse_utc(start))
+            for case, start in starts[0].items() if case in starts[1]]
+    not_called = sum(row["reason"] == "not-called" for part in rows.values() for row in part)
+    sums = [part for tally in tallies.values() for part in (tally.run, tally.judge)]
+    return {"accounting": accounting(sums, not_called),
+            "calls": {name: {"run": tally.run.document(), "judge": tally.judge.document()}
+                      for name, tally in tallies.items()},
+            "largestGapSeconds": max((int(gap.total_seconds()) for gap in gaps), default=0),
+            "programs": sorted(set().union(*(tally.programs for tally in tallies.values())))}
 
 
 def evidence_kind(arm: Arm) -> str:
