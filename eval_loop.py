@@ -2079,8 +2079,8 @@ def read_skill(experiment: Experiment, plan: Bound, name: str) -> bytes:
         experiment.warnings += warnings
         return raw
     except FileNotFoundError:
-        experiment.problems.append(f"{file}: missing; {plan.file} $.projectDir must hold exactly "
-                                   "this file")
+        experiment.problems.append(f"{file}: missing; {plan.file} $.projectDir must hold "
+                                   "exactly this file")
     except UnicodeDecodeError as error:
         experiment.problems.append(f"{file}: is not UTF-8 (byte {error.start}); save it as "
                                    "UTF-8")
@@ -2922,6 +2922,8 @@ def judged_samples(calls: list[Call], terminals: list[Document], adjudicated: se
     first: dict[tuple[str, ...], tuple[Document, Document]] = {}
     under: dict[str, str] = {}  # pair -> criterion of its first judgment
     for pending, terminal in earlier:
+        if terminal["status"] == "unserved":
+            continue  # nothing was seen
         key = pending["criterionSha256"], pending["pairSha256"], pending["judgeIdentity"]
         under.setdefault(key[1], key[0])
         said, told = first.get(key, (pending, terminal))
@@ -3472,8 +3474,8 @@ def judge_doubts(calibration: Calibration | None, revoked: list[Document]) -> It
 
 
 def spent(tallies: dict[str, Tally], rows: dict[str, list[Document]]) -> Document:
-    """What the four plans cost, Skill calls apart from the judge's; the largest time between the
-    two held-out arms of a case; the versions of this program."""
+    """What the four plans cost, Skill calls apart from the judge's; the largest time between
+    the two held-out arms of a case; the versions of this program."""
     starts = [tallies[name].started for name in ARMS[2:]]
     gaps = [abs(parse_utc(starts[1][case]) - parse_utc(start))
             for case, start in starts[0].items() if case in starts[1]]

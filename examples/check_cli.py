@@ -45,8 +45,9 @@ TASK = "What is the mean radius of Mercury?"
 MODEL, JUDGE_MODEL = "claude-sonnet-4-5-20250929", "claude-haiku-4-5-20251001"
 ANSWER = "Mercury has a mean radius of 2439.7 km."
 VERDICT = {"evidence": "The truth says so.", "quote": "2439.7 km", "verdict": "pass"}
-CALL_SECONDS = 10        # longer than any of these calls takes; a CLI that hangs is ended
+CALL_SECONDS = 20        # longer than any of these calls takes; a CLI that hangs is ended
 HANGING_CALLS = 2        # so many calls that had to be ended are enough to stop
+NO_VERSION = "--version failed"
 AT_ONCE = 3              # calls that run at the same time
 
 # Variables of the owner's shell that change a request when the CLI sees them, and what for.
@@ -517,8 +518,9 @@ def check(cli: str, version: str, root: pathlib.Path, say) -> list[dict]:
     note("the version is 2.1.286 or newer",
          bool(number) and tuple(map(int, number.groups())) >= (2, 1, 286), version)
     pool = concurrent.futures.ThreadPoolExecutor(AT_ONCE)
+    properties = () if version.startswith(NO_VERSION) else PROPERTIES
     try:
-        for proved in pool.map(lambda prove: list(prove(bench)), PROPERTIES):
+        for proved in pool.map(lambda prove: list(prove(bench)), properties):
             for result in proved:
                 note(*result)
     except Stopped:
@@ -543,7 +545,7 @@ def version_of(cli: str, root: pathlib.Path) -> str:
         done = subprocess.run([cli, "--version"], env=environment, stdin=subprocess.DEVNULL,
                               capture_output=True, timeout=CALL_SECONDS, check=False)
     except (OSError, subprocess.TimeoutExpired) as problem:
-        return f"--version failed: {problem}"
+        return f"{NO_VERSION}: {problem}"
     return done.stdout.decode("utf-8", "replace").strip()[:100]
 
 

@@ -56,8 +56,9 @@ HEAD_CHARACTERS = 1_600    # of a longer text that are seen before it is unfolde
 HEAD_LINES = 24
 DIFF_STEPS = 2_000_000     # comparisons that one word diff may take, and
 PAGE_STEPS = 100_000_000   # all of a page together: about a minute
+DIFF_LIMIT = 2_000_000     # characters of a text that is compared, or searched for a quote
 INLINE_LIMIT = 400         # characters of a name or reason within a line
-ROWS_SHOWN = 40            # rows of a picture before the rest is folded
+ROWS_SHOWN = 40            # rows of a picture, or links, before the rest is folded
 
 # ---- Words ---------------------------------------------------------------------------------
 
@@ -77,7 +78,7 @@ FINDINGS = {
 GATES = {  # gate: (what it limits, whether its values are shares)
     "minimumHeldoutScore": ("held-out checks that the candidate passes", True),
     "minimumHeldoutGain": ("held-out checks gained over the baseline", True),
-    "maximumGainPValue": ("p: how often chance alone would gain as much", False),
+    "maximumGainPValue": ("how often chance alone would gain as much (p)", False),
     "maximumUnknownShare": ("held-out checks without a verdict, the larger arm", True),
     "maximumWorseFamiliesShare": ("held-out families that got worse", True),
     "maximumRegressedChecks": ("checks that regressed, in both splits", False)}
@@ -162,12 +163,27 @@ def section(title: str, anchor: str, *parts: Any) -> Html:
 
 def table(head: Iterable[Any], rows: Iterable[Iterable[Any]], caption: str,
           kind: str = "") -> Html:
-    """A table whose first column names the rows; its caption is read, not seen."""
+    """A table whose first column names the rows; its caption is read, not seen.
+
+    One of the kind `stack` gives each row several lines on a narrow screen: its roles are said
+    again, since a browser forgets them with the layout, and each cell holds its column's name.
+    """
+    head = list(head)
+    stack = "stack" in kind.split()
+
+    def role(name: str) -> dict[str, str]:
+        return {"role": name} if stack else {}
+
+    def cell(title: Any, content: Any) -> Html:
+        label = title if stack and not isinstance(title, Html) else None
+        return tag("td", content, data_label=label, **role("cell"))
+
+    lines = [tag("tr", tag("th", first, scope="row", **role("rowheader")),
+                 *map(cell, head[1:], rest), **role("row")) for first, *rest in rows]
+    titles = [tag("th", title, scope="col", **role("columnheader")) for title in head]
     return tag("table", tag("caption", caption, class_="unseen"),
-               tag("thead", tag("tr", *(tag("th", cell, scope="col") for cell in head))),
-               tag("tbody", *(tag("tr", tag("th", first, scope="row"),
-                                  *(tag("td", cell) for cell in rest))
-                              for first, *rest in rows)), class_=kind or None)
+               tag("thead", tag("tr", *titles, **role("row")), **role("rowgroup")),
+               tag("tbody", *lines, **role("rowgroup")), class_=kind or None, **role("table"))
 
 
 def listed(items: Iterable[Any], most: int = 20) -> Html:
@@ -276,6 +292,8 @@ def word_diff(left: str, right: str, steps: Steps) -> tuple[list[Span], list[Spa
 
     White space is not compared.
     """
+    if max(len(left), len(right)) > DIFF_LIMIT:
+        raise TooLong
     words = [list(TOKEN.finditer(text)) for text in (left, right)]
     runs = changed_runs(*([match[0] for match in part] for part in words), steps)
     return tuple([(words[side][run[2 * side]].start(), words[side][run[2 * side + 1] - 1].end(),
@@ -300,23 +318,28 @@ def clusters(text: str) -> Iterator[tuple[int, int]]:
         yield start, len(text)
 
 
+@functools.lru_cache(maxsize=4)
 def quote_map(output: str) -> tuple[str, list[int], list[int]]:
-    """The output as quotes are compared, and where each of its characters starts and ends."""
+    """The output as quotes are compared, and where each of its characters starts and ends.
+
+    All empty when they cannot be told: the output is too long, or reads otherwise as a whole
+    than character by character.
+    """
     form, starts, ends = [], [], []
-    for start, end in clusters(output):
+    for start, end in clusters(output) if len(output) <= DIFF_LIMIT else ():
         for char in cluster_form(output[start:end]):
             if char != " " or (form and form[-1] != " "):
                 form.append(char)
                 starts.append(start)
                 ends.append(end)
-    return "".join(form), starts, ends
+    whole = "".join(form)
+    same_form = whole.rstrip() == eval_loop.quote_form(output)
+    return (whole, starts, ends) if same_form else ("", [], [])
 
 
 def quote_spans(output: str, quote: str) -> list[Span]:
     """Where a quote stands in an output; nothing when its place cannot be told."""
     form, starts, ends = quote_map(output)
-    if form.rstrip() != eval_loop.quote_form(output):
-        return []
     spans, place = [], 0
     for piece in filter(None, map(str.strip, eval_loop.quote_form(quote).split("..."))):
         place = form.find(piece, place)
@@ -328,19 +351,18 @@ def quote_spans(output: str, quote: str) -> list[Span]:
 
 
 def marked(text: str, spans: list[Span], start: int, end: int) -> Html:
-    """The part of a text from start to end with its marks; marks may overlap."""
+    """The part of a text from start to end with its marks, sorted; they may overlap."""
     edges = sorted({start, end, *(edge for span in spans for edge in span[:2]
                                   if start < edge < end)})
-    opened = sorted(spans)
     active: list[Span] = []
     parts, following = [], 0
     for left, right in zip(edges, edges[1:]):
-        active = [span for span in active if span[1] > left]
-        while following < len(opened) and opened[following][0] <= left:
-            active += [opened[following]] if opened[following][1] > left else []
+        while following < len(spans) and spans[following][0] <= left:
+            active.append(spans[following])
             following += 1
+        active = [span for span in active if span[1] > left]
         piece = escape(text[left:right])
-        for kind in sorted({span[2] for span in active}, reverse=True):
+        for kind in sorted({span[2] for span in active}):  # a quote goes around what differs
             piece = tag(MARKS[kind], piece, class_=kind)
         parts.append(piece)
     return joined(*parts)
@@ -357,11 +379,13 @@ def text_block(text: str, spans: Iterable[Span] = (), source: str = "its receipt
     """A text as it is, with marks; long ones fold, and what is too long stays in `source`."""
     if not text.strip():
         return tag("p", "(no text)" if not text else "(white space only)", class_="note")
-    spans, shown = list(spans), min(len(text), SHOWN_LIMIT)
+    spans, shown = sorted(set(spans)), min(len(text), SHOWN_LIMIT)
     cut = min(head_length(text), shown)
     rest = None
     if cut < shown:
-        rest = folded(f"Show the rest: {count(shown - cut, 'more character')}",
+        inside = sum(start >= cut for start, _, _ in spans)
+        rest = folded(f"Show the rest: {count(shown - cut, 'more character')}"
+                      + (f", {count(inside, 'mark')} in it" if inside else ""),
                       tag("pre", marked(text, spans, cut, shown), dir="auto"), class_="rest")
     beyond = None
     if shown < len(text):
@@ -582,9 +606,10 @@ def family_row(family: Family) -> list[Any]:
 def family_picture(pairs: list[Pair]) -> Html:
     """The picture of the held-out families."""
     families = families_of(pairs)
-    scale = axis((0, "0 %"), (Fraction(1, 2), "checks passed"), (1, "100 %"))
+    scale = axis((0, "0 %"), (Fraction(1, 2), "50 %"), (1, "100 %"))
     told = [table(("Family", scale, "Passed"), map(family_row, part),
-                  "Held-out families: checks passed by baseline and candidate", "chart")
+                  "Held-out families: checks passed by baseline and candidate",
+                  "chart families")
             for part in (families[:ROWS_SHOWN], families[ROWS_SHOWN:]) if part]
     keys = [(dot(Fraction(1, 2), "baseline"), "baseline"),
             (dot(Fraction(1, 2), "candidate"), "candidate"),
@@ -638,14 +663,14 @@ def judge_picture(groups: list[dict[str, Any]], limits: dict[str, Any] | None,
             "Candidate over baseline", picture(rate(gain, up=False), *grid(0, Fraction(1, 2), 1),
                                                bar(0, gain / end, "gain")),
             f"{rate(gain, up=False)} with every unknown against the candidate"]],
-            "The gain, on the scale of the judge's errors", "chart"))
+            "The gain, on the scale of the judge's errors", "chart stack bounds"))
     for group in groups:
         rows = [bound_row(words, group[name], by_class.get(name), end)
                 for name, words in ERROR_CLASSES.items()]
         told += [tag("h3", names.get(group["criterionSha256"], group["criterionSha256"][:12]),
                      tag("small", "slice ", said(group["slice"])) if group["slice"] else None),
                  table(("Error", scale, "Seen; bound; limit"), rows,
-                       "The judge's errors against people's labels", "chart"),
+                       "The judge's errors against people's labels", "chart stack bounds"),
                  tag("p", abstentions(group), class_="note"),
                  listed(said(text, 2000) for text in group["missed"]) if group["missed"]
                  else None]
@@ -668,14 +693,13 @@ def money_row(name: str, calls: dict[str, Any], most: Decimal) -> list[Any]:
     words = f"{run} USD for the Skill, {judge} USD for the judge"
     shape = picture(words, bar(Decimal(0), run / most, "skill"),
                     bar(run / most, (run + judge) / most, "judging"))
-    return [ARM_WORDS[name], shape, spent_words("Skill", calls["run"]),
-            spent_words("judge", calls["judge"])]
+    return [ARM_WORDS[name], shape, spent_words(calls["run"]), spent_words(calls["judge"])]
 
 
-def spent_words(whose: str, told: dict[str, Any]) -> Html:
+def spent_words(told: dict[str, Any]) -> Html:
     """What one kind of call took, in words."""
     served = told["attempts"] - told["unserved"]
-    lines = [f"{whose} {told['knownUsd']} USD",
+    lines = [f"{told['knownUsd']} USD",
              f"{count(told['attempts'], 'call')}, {told['tokens']:,} tokens"]
     if served:
         lines.append(f"{told['milliseconds'] / served / 1000:.1f} s each")
@@ -692,8 +716,8 @@ def money_picture(document: dict[str, Any]) -> Html:
     rows = [money_row(name, calls[name], most) for name in reversed(ARMS)]
     return joined(legend((bar(0, 1, "skill"), "Skill calls"), (bar(0, 1, "judging"),
                                                                "judge calls")),
-                  table(("Arm", "Cost", "Skill calls", "Judge calls"), rows,
-                        "What the calls of each arm cost and took", "chart money"))
+                  table(("Arm", Html("Cost"), "Skill calls", "Judge calls"), rows,
+                        "What the calls of each arm cost and took", "chart stack money"))
 
 
 # ---- Parts of the decision page -------------------------------------------------------------
@@ -722,7 +746,8 @@ def outcome(review: Review) -> Html:
     return tag("header", synthetic_note(told["evidenceKind"]), tag(
         "p", f"{review.file}: Skill {review.candidate.policy['skillName']}, task "
         f"{review.candidate.policy['taskId']}", class_="over"),
-        tag("h1", f"Threshold {'not met: hold' if hold else 'met'}. {title}."),
+        tag("h1", tag("span", f"Threshold {'not met: hold' if hold else 'met'}."), " ",
+            tag("span", f"{title}.")),
         tag("dl", answer(
             "Is the registered threshold met?", "No: hold" if hold else "Yes",
             "bad" if hold else "good",
@@ -773,7 +798,8 @@ def cautions(review: Review) -> Iterator[Any]:
     if told["candidatesTried"] > 1:
         yield f"{told['candidatesTried']} candidates were tried on the development cases."
     if told["otherReceipts"]:
-        yield f"{count(len(told['otherReceipts']), 'other Skill run')} in this experiment."
+        yield (f"{count(len(told['otherReceipts']), 'Skill run')} of other plans in this "
+               "experiment came before the end of these four.")
     if told["largestGapSeconds"] > 600:
         yield (f"Up to {told['largestGapSeconds'] // 60:,} minutes lie between the two arms of a "
                "case; the service may have changed meanwhile.")
@@ -811,7 +837,7 @@ def gates(review: Review) -> Html:
         "the candidate."), legend((bar(0, 1, "bound"), "found"),
                                   (tick(Fraction(1, 2), "limit"), "registered limit")),
         table(("Gate", axis((0, "0"), (1, "1")), "Found", "Limit", "Result"),
-              map(gate_row, review.document["gates"]), "The registered gates", "chart gates"))
+              map(gate_row, review.document["gates"]), "The registered gates", "chart stack gates"))
 
 
 def judged(review: Review) -> Html:
@@ -906,7 +932,7 @@ def paired_table(pairs: list[Pair]) -> Html:
     """All cases of a split, those that changed first."""
     ordered = sorted(pairs, key=Pair.urgency)
     parts = [table(("Case", "Passed", "What changed"), map(paired_row, part),
-                   "Cases: checks passed by baseline and candidate", "paired")
+                   "Cases: checks passed by baseline and candidate", "stack paired")
              for part in (ordered[:ROWS_SHOWN], ordered[ROWS_SHOWN:]) if part]
     return joined(parts[0], folded(count(len(ordered) - ROWS_SHOWN, "more case"), parts[1])
                   if parts[1:] else None)
@@ -949,7 +975,7 @@ def checks_table(pair: Pair, sides: list[Side], look: Look) -> Html:
     """The checks of a case."""
     head = ["Check", *look.names] + ([] if look.blind else ["Change"])
     return table(head, (check_row(pair, sides, test, look) for test in pair.case.tests),
-                 f"Checks of case {pair.case.id}", "checks")
+                 f"Checks of case {pair.case.id}", "stack checks")
 
 
 def all_quotes(side: Side) -> list[Span]:
@@ -962,7 +988,7 @@ def all_quotes(side: Side) -> list[Span]:
 def panel(name: str, side: Side, spans: list[Span], look: Look) -> Html:
     """One output with its marks."""
     terminal = side.run.terminal if side.run else None
-    source = "The receipt" if look.blind or not side.run else f"{side.run.file}.stdout"
+    source = "The receipt" if look.blind or not side.run else f"{side.run.file}.terminal.json"
     if side.output is None:
         reason = terminal["reason"] if terminal else "not called"
         body = tag("p", f"No output: {reason}.", class_="note")
@@ -1034,9 +1060,9 @@ def judge_words(told: dict[str, Any], output: str | None) -> list[Any]:
         place = tag("p", "The place of this quote in the output is not marked"
                     + (": it does not occur." if told["reason"] == "quote-not-found" else "."),
                     class_="note")
-    return [text_block(told["evidence"]),
-            tag("blockquote", text_block(quote)) if quote else tag(
-                "p", "No quote.", class_="note"), place]
+    return [tag("p", "Evidence", class_="note"), text_block(told["evidence"]),
+            tag("p", "Quote" if quote else "No quote", class_="note"),
+            tag("blockquote", text_block(quote)) if quote else None, place]
 
 
 def judgments(pair: Pair, sides: list[Side], look: Look) -> Html | None:
@@ -1045,7 +1071,8 @@ def judgments(pair: Pair, sides: list[Side], look: Look) -> Html | None:
     parts = [tag("div", tag("h5", test.id, tag("small", test.criterion.file)),
                  folded("Criterion", text_block(test.criterion.document, (), "The file")),
                  tag("div", *(judgment(name, side, test)
-                              for name, side in zip(look.names, sides)), class_="pair"))
+                              for name, side in zip(look.names, sides)), class_="pair"),
+                 class_="judgment")
              for test in tests]
     return joined(tag("h4", "What the judge said"), *parts) if parts else None
 
@@ -1089,6 +1116,8 @@ def cases(review: Review, split: str, steps: Steps) -> Html:
         "p", f"{count(len(pairs), 'case')}: {count(len(told['checks']['regressed']), 'check')} "
         f"regressed, {len(told['checks']['fixed'])} fixed. Cases that speak against the candidate "
         "come first and are unfolded."), paired_table(pairs), marks_legend(OPEN),
+        tag("p", "Folded parts are printed folded: unfold on the screen what you want on paper.",
+            class_="note on-paper"),
         *(case_part(pair, steps) for pair in sorted(pairs, key=Pair.urgency)))
 
 
@@ -1143,15 +1172,22 @@ def whole_page(title: str, *parts: Any) -> str:
                tag("meta", name="referrer", content="no-referrer"),
                tag("link", rel="icon", href="data:,"), tag("title", title),
                tag("style", Html(STYLE)))
-    body = tag("body", tag("a", "Skip to the answer", href="#main", class_="skip"), *parts)
+    body = tag("body", tag("a", "Skip to the content", href="#content", class_="skip"), *parts)
     return f"{MARKER}{tag('html', head, body, lang='en')}\n"
 
 
 def contents(links: dict[str, str]) -> Html:
     """The list of the page's parts."""
-    return tag("nav", tag("ol", *(tag("li", tag("a", words, href=f"#{anchor}"))
-                                  for anchor, words in links.items())),
+    told = tag("ol", *(tag("li", tag("a", words, href=f"#{anchor}"))
+                       for anchor, words in links.items()))
+    return tag("nav", told if len(links) <= ROWS_SHOWN else folded("All parts", told),
                aria_label="Parts of this page")
+
+
+def laid_out(head: Html, links: dict[str, str], *parts: Any) -> Html:
+    """Head, list of parts and content."""
+    return tag("div", head, contents(links), tag("main", *parts, id="content", tabindex="-1"),
+               class_="frame")
 
 
 def decision_page(review: Review) -> str:
@@ -1166,13 +1202,13 @@ def decision_page(review: Review) -> str:
         "p", "From the checks that the baseline passes to those that the candidate passes. "
         "Families that got worse come first."), family_picture(review.pairs["heldout"]),
         changes_table(review.document))
-    main = tag("main", hold_reasons(review), section("Before you decide", "before", listed(
-        cautions(review), 40)), gates(review), families, judged(review), money(review),
-        cases(review, "heldout", steps), cases(review, "development", steps),
-        skill_change(review, steps), to_decide(review))
     title = f"Threshold {'not met' if review.document['reasons'] else 'met'}: {review.file}"
-    return whole_page(title, tag("div", tag("div", outcome(review), id="main"), contents(links),
-                                 main, class_="frame"))
+    return whole_page(title, laid_out(
+        outcome(review), links, hold_reasons(review),
+        section("Before you decide", "before", listed(cautions(review), 40)),
+        gates(review), families, judged(review), money(review),
+        cases(review, "heldout", steps), cases(review, "development", steps),
+        skill_change(review, steps), to_decide(review)))
 
 
 # ---- The blind page -------------------------------------------------------------------------
@@ -1204,7 +1240,7 @@ def notes_sheet(rows: list[list[str]], columns: tuple[str, ...]) -> Html:
 def blind_page(review: Review, drawn: dict[str, tuple[int, int]]) -> str:
     """The held-out outputs as A and B, in the order of the inventory, without their arms."""
     steps, pairs = Steps(), review.pairs["heldout"]
-    parts = [tag("section", tag("h2", f"Case {pair.case.id}", id=pair.anchor),
+    parts = [tag("section", tag("h3", f"Case {pair.case.id}", id=pair.anchor),
                  *case_body(pair, [pair.sides[side] for side in drawn[pair.case.id]], BLIND,
                             steps), aria_labelledby=pair.anchor, class_="sample")
              for pair in pairs]
@@ -1216,11 +1252,11 @@ def blind_page(review: Review, drawn: dict[str, tuple[int, int]]) -> str:
                tag("p", "Each case shows two outputs, A and B. Which is the baseline and which the "
                    "candidate was drawn anew for each case and stands in the key file alone. Note "
                    "your verdict on each judged test, then open the key."),
-               marks_legend(BLIND), class_="page-head", id="main")
+               marks_legend(BLIND), class_="page-head")
     links = {pair.anchor: pair.case.id for pair in pairs}
-    return whole_page(f"Blind reading: {review.candidate.policy['skillName']}", tag(
-        "div", head, contents({**links, "sheet": "Notes"}),
-        tag("main", *parts, notes_sheet(rows, ("Check", *BLIND.names))), class_="frame"))
+    return whole_page(f"Blind reading: {review.candidate.policy['skillName']}", laid_out(
+        head, {**links, "sheet": "Notes"}, section("Cases", "cases", *parts),
+        notes_sheet(rows, ("Check", *BLIND.names))))
 
 
 def blind_key(review: Review, drawn: dict[str, tuple[int, int]], page: bytes) -> bytes:
@@ -1383,14 +1419,13 @@ def calibration_page(labelling: Labelling) -> str:
                    f"label. {judged_now:,} of {len(samples):,} have been judged."),
                folded("Show the problems with the labels", listed(
                    said(text, 2000) for text in labelling.problems)) if labelling.problems
-               else None, class_="page-head", id="main")
+               else None, class_="page-head")
     links |= {"sheet": "Notes", "counts": "Counts and errors"}
     sheet = notes_sheet([[f"Sample {number}"] for number in range(1, len(samples) + 1)],
                         ("Sample", "Your label"))
     end = section("Counts and errors", "counts", folded(
         "Show the counts of labels and the judge's errors", label_counts(labelling)))
-    return whole_page("Labelling review", tag("div", head, contents(links), tag(
-        "main", *parts, sheet, end), class_="frame"))
+    return whole_page("Labelling review", laid_out(head, links, *parts, sheet, end))
 
 
 # ---- Style ----------------------------------------------------------------------------------
@@ -1400,7 +1435,7 @@ LIGHT = """
   --link: #1c4c9c; --good: #17643a; --good-back: #e1f1e6; --bad: #a0261c; --bad-back: #fce8e5;
   --unsure: #72500a; --unsure-back: #f7edd3; --gone-ink: #6b140c; --gone-back: #fbdcd7;
   --new-ink: #0e4526; --new-back: #d0eed9; --differs-ink: #3b2f66; --differs-back: #e4dffa;
-  --quote-ink: #33290a; --quote-back: #ffe98a; --banner-ink: #4c3a05; --banner-back: #fbedc0;
+  --quote-ink: #33290a; --quote-back: #fff0b3; --quote-line: #9a7300; --banner-ink: #4c3a05; --banner-back: #fbedc0;
   --baseline: #6d6a63; --candidate: #1c4c9c; --won: #17643a; --lost: #a0261c; --faint: #d2cfc6;
   --judging: #7f97c4;
 """
@@ -1409,7 +1444,7 @@ DARK = """
   --link: #97bcff; --good: #86d7a2; --good-back: #16331f; --bad: #ffa79d; --bad-back: #421c17;
   --unsure: #eec877; --unsure-back: #372b0e; --gone-ink: #ffdad4; --gone-back: #5b231c;
   --new-ink: #d3f5de; --new-back: #1a4a2a; --differs-ink: #e6e0ff; --differs-back: #41367a;
-  --quote-ink: #fff4c2; --quote-back: #655306; --banner-ink: #f6e2a4; --banner-back: #3a2f0c;
+  --quote-ink: #fff4c2; --quote-back: #4d3f06; --quote-line: #dcb51c; --banner-ink: #f6e2a4; --banner-back: #3a2f0c;
   --baseline: #aeaba3; --candidate: #97bcff; --won: #86d7a2; --lost: #ffa79d; --faint: #44474e;
   --judging: #56719f;
 """
@@ -1421,7 +1456,7 @@ STYLE = """
 html { -webkit-text-size-adjust: 100%; text-size-adjust: 100%; }
 body { margin: 0; background: var(--page); color: var(--ink);
   font: 1rem/1.5 system-ui, -apple-system, "Segoe UI", Roboto, "Noto Sans", sans-serif;
-  font-variant-numeric: tabular-nums; overflow-wrap: anywhere; }
+  font-variant-numeric: tabular-nums; overflow-wrap: break-word; }
 .frame { max-width: 86rem; margin: 0 auto; padding: 1.5rem clamp(1rem, 3vw, 2.5rem) 5rem; }
 a { color: var(--link); text-underline-offset: .15em; }
 :focus-visible { outline: 3px solid var(--link); outline-offset: 2px; border-radius: 2px; }
@@ -1430,14 +1465,17 @@ a { color: var(--link); text-underline-offset: .15em; }
 .unseen { position: absolute; width: 1px; height: 1px; overflow: hidden; clip-path: inset(50%); }
 h1, h2, h3, h4, h5, h6 { line-height: 1.2; margin: 0; text-wrap: balance; font-weight: 650; }
 h1 { font-size: clamp(1.75rem, 1.2rem + 2.2vw, 2.75rem); letter-spacing: -.02em; }
+h1 > span { display: inline-block; }
 h2 { font-size: 1.5rem; letter-spacing: -.01em; margin: 0 0 .75rem; }
 h3 { font-size: 1.0625rem; }
 h4 { font-size: 1rem; margin: 1.5rem 0 .5rem; }
 h5, h6 { font-size: .875rem; margin: 0 0 .375rem; }
+.panel > h4 { font-size: .875rem; margin: 0 0 .375rem; }
 h2, h3, .case { scroll-margin-top: 1rem; }
 p, ul, ol, dl, dd { margin: 0; }
 p { max-width: 46rem; text-wrap: pretty; }
 p + p, section > * + p, p + table, ul + table { margin-top: .75rem; }
+section > * + h3 { margin-top: 2rem; }
 small, .note, .over, .file { color: var(--soft); font-size: .875rem; font-weight: 400; }
 h3 > small, h5 > small { margin-left: .5rem; }
 th > small, td > small { display: block; }
@@ -1445,6 +1483,8 @@ code, pre, .file { font-family: ui-monospace, "SF Mono", "Cascadia Mono", "DejaV
   Menlo, Consolas, monospace; font-size: .8125rem; }
 section { margin-top: 3.5rem; }
 main > section:first-child { margin-top: 0; }
+main:focus { outline: none; }
+.on-paper { display: none; }
 .banner { background: var(--banner-back); color: var(--banner-ink); padding: .5rem .875rem;
   margin-bottom: 1.5rem; max-width: none; border-radius: .25rem; }
 .page-head { margin-bottom: 2.5rem; }
@@ -1466,7 +1506,7 @@ nav li + li { margin: 0; }
 nav { margin-bottom: 3rem; font-size: .9375rem; }
 nav a { display: inline-block; padding: .1875rem 0; }
 
-table { border-collapse: collapse; width: 100%; font-size: .9375rem; }
+table { border-collapse: collapse; width: 100%; font-size: .9375rem; table-layout: fixed; }
 th, td { text-align: left; vertical-align: top; padding: .5rem 1rem .5rem 0;
   border-top: 1px solid var(--rule); font-weight: 400; }
 th:last-child, td:last-child { padding-right: 0; }
@@ -1474,16 +1514,7 @@ thead th { border-top: 0; color: var(--soft); font-size: .875rem; vertical-align
 tbody th { font-weight: 550; }
 .numbers { max-width: 38rem; margin-top: 1.5rem; }
 .numbers td, .numbers thead th + th { text-align: right; }
-.paired th { width: 30%; } .paired td:nth-child(2) { white-space: nowrap; width: 8rem; }
-.checks th { width: 40%; }
-.hashes th { width: 12rem; }
-.chart { table-layout: fixed; }
-.chart th:first-child { width: 27%; }
-.chart th:last-child { width: 27%; }
-.gates th:nth-child(2) { width: 27%; } .gates th:last-child { width: 6.5rem; }
-.money th:first-child { width: 21%; } .money th:last-child { width: 21%; }
-.money th:nth-child(3) { width: 21%; }
-.chart tbody td, .chart tbody th { padding-top: .375rem; padding-bottom: .375rem; }
+.chart :is(td, th) { padding-top: .375rem; padding-bottom: .375rem; }
 .picture { display: block; width: 100%; height: 1.25rem; overflow: visible; }
 .axis text { fill: var(--soft); font-size: .75rem; }
 .grid { stroke: var(--rule); }
@@ -1500,7 +1531,7 @@ rect.gain { fill: var(--won); } rect.judging { fill: var(--judging); }
   color: var(--soft); font-size: .875rem; margin: .75rem 0 .5rem; }
 .legend li { display: flex; align-items: center; gap: .5rem; margin: 0; }
 .key { width: 1.25rem; height: 1rem; overflow: visible; }
-.chip { display: inline-block; border-radius: .25rem; padding: 0 .4375rem; margin-right: .375rem;
+.chip { display: inline-block; white-space: nowrap; border-radius: .25rem; padding: 0 .4375rem; margin-right: .375rem;
   font-size: .875rem; line-height: 1.5; font-weight: 550; }
 .chip.good { background: var(--good-back); } .chip.bad { background: var(--bad-back); }
 .chip.unsure { background: var(--unsure-back); }
@@ -1535,7 +1566,11 @@ details > summary + * { margin-top: .5rem; }
 pre { margin: 0; white-space: pre-wrap; overflow-wrap: anywhere; line-height: 1.6;
   overflow: hidden; tab-size: 4; }
 .rest summary { font-size: .875rem; }
-blockquote { margin: .5rem 0 0; }
+blockquote { margin: 0; }
+.judgment + .judgment { margin-top: 1.75rem; }
+.judgment .note { margin: .375rem 0 .125rem; }
+.note + .case { margin-top: 1.5rem; }
+table + .note, details + .note { margin-top: 1.25rem; }
 blockquote .text { background: var(--quote-back); color: var(--quote-ink); border: 0; }
 ins, del, mark { border-radius: .125rem; -webkit-box-decoration-break: clone;
   box-decoration-break: clone; }
@@ -1545,35 +1580,66 @@ ins, del, mark { border-radius: .125rem; -webkit-box-decoration-break: clone;
   text-decoration: underline solid 1px; text-underline-offset: .2em; }
 .differs { background: var(--differs-back); color: var(--differs-ink);
   text-decoration: underline solid 1px; text-underline-offset: .2em; }
-.quote { background: none; color: inherit; border-bottom: 3px solid var(--quote-back); }
+.quote { background: var(--quote-back); color: var(--quote-ink);
+  border-bottom: 2px solid var(--quote-line); }
 .code-point { font: 600 .6875rem/1 system-ui, sans-serif; border: 1px solid currentColor;
   border-radius: .1875rem; padding: 0 .1875rem; unicode-bidi: isolate; }
 .labels > div + div { margin-top: .75rem; }
 .sample { border-top: 1px solid var(--rule); padding-top: 1.25rem; margin-top: 2rem; }
 .sample > h3 { margin-bottom: .75rem; }
-.asked { display: grid; gap: .5rem; margin-top: .75rem; }
+.asked { margin-top: .25rem; }
 .pair + details { margin-top: .75rem; }
 
 @media (min-width: 72rem) {
   .frame { display: grid; grid-template-columns: 10.5rem minmax(0, 1fr); column-gap: 3.5rem; }
-  .page-head, .frame > div { grid-column: 1 / -1; }
+  .page-head { grid-column: 1 / -1; }
   nav ol { display: block; }
   nav ol li + li { margin-top: .25rem; }
   nav { position: sticky; top: 1.5rem; align-self: start; max-height: calc(100vh - 3rem);
     overflow-y: auto; }
 }
+@media (min-width: 40.01rem) {
+  .paired th:nth-child(2) { width: 8rem; } .paired th:nth-child(3) { width: 55%; }
+  .checks th { width: 22%; } .checks th:first-child { width: 42%; }
+  .checks th:nth-child(4) { width: 8rem; }
+  .numbers th:first-child { width: 40%; }
+  .hashes th:first-child { width: 12rem; }
+  .chart th:first-child, .chart th:last-child { width: 27%; }
+  .families th:last-child { width: 19%; }
+  .gates th:nth-child(2) { width: 27%; } .gates th:last-child { width: 6.5rem; }
+  .money th:not(:nth-child(2)) { width: 21%; }
+}
 @media (max-width: 40rem) {
   section { margin-top: 2.75rem; }
   th, td { padding-right: .625rem; }
-  .chart th:first-child { width: 34%; } .chart th:last-child { width: 31%; }
+  .families th:first-child { width: 34%; } .families th:last-child { width: 28%; }
+  .numbers th:first-child { width: 36%; } .numbers :is(th, td) { padding-right: .25rem; }
+  .numbers thead th { font-size: .8125rem; }
+  .stack, .stack tbody, .stack thead { display: block; }
+  .stack tr { display: grid; gap: .125rem .75rem; padding: .625rem 0;
+    grid-template-columns: repeat(6, minmax(0, 1fr)); border-top: 1px solid var(--rule); }
+  .stack thead tr { border-top: 0; padding: 0; }
+  .stack tr > * { display: block; border: 0; padding: 0; grid-column: span 2; }
+  .stack thead th:not(:has(svg)) { position: absolute; width: 1px; height: 1px;
+    overflow: hidden; clip-path: inset(50%); }
+  .stack tbody th, .stack tr > :has(svg), .bounds tbody td, .paired td:last-child {
+    grid-column: 1 / -1; }
+  .money tbody td:not(:has(svg)) { grid-column: span 3; }
+  .paired tbody th { grid-column: span 4; }
+  .stack td:empty { display: none; }
+  .gates td::before, .money td::before, .checks td::before { display: block;
+    content: attr(data-label); color: var(--soft); font-size: .8125rem; }
 }
 @media print {
   @page { margin: 16mm 14mm; }
-  body { font-size: 10pt; background: none; }
+  html { font-size: 9.5pt; }
+  body { background: none; }
+  .answers { grid-template-columns: repeat(3, 1fr); gap: 1.5rem; }
+  .on-paper { display: block; }
   .frame { display: block; padding: 0; }
   nav, .skip { display: none; }
   * { print-color-adjust: exact; -webkit-print-color-adjust: exact; }
-  h2, h3, h4, h5, h6, summary { break-after: avoid; }
+  h2, h3, h4, h5, h6, summary, thead, .legend { break-after: avoid; }
   tr, .answers > div { break-inside: avoid; }
   section { margin-top: 2rem; }
 }
@@ -1584,13 +1650,11 @@ ins, del, mark { border-radius: .125rem; -webkit-box-decoration-break: clone;
 
 def refuse_taken(path: str, force: bool, begins: bytes) -> None:
     """Refuses a name that is taken, but for an older page of ours when `force` is said."""
-    try:
-        found = os.lstat(path)
-    except FileNotFoundError:
+    if not os.path.lexists(path):
         return
     if not force:
         raise Refused(f"{path}: exists; name another file with --output or --key, or say --force")
-    if not stat.S_ISREG(found.st_mode):
+    if not stat.S_ISREG(os.lstat(path).st_mode):
         raise Refused(f"{path}: is no plain file; --force replaces an older page only")
     with open(path, "rb") as stream:
         if stream.read(len(begins)) != begins:
@@ -1598,17 +1662,20 @@ def refuse_taken(path: str, force: bool, begins: bytes) -> None:
                           "page only, name another file")
 
 
-def write_file(path: str, raw: bytes) -> None:
-    """Write a private file under its name, whole or not at all; refuses a bad directory."""
-    part = f"{path}.{secrets.token_hex(4)}.part"
+def write_file(path: str, raw: bytes, force: bool) -> None:
+    """Write a private file, whole or not at all; refuses a name that is taken or unusable."""
+    target = f"{path}.{secrets.token_hex(4)}.part" if force else path
     try:
-        descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except OSError as error:
+        raise Refused(f"{path}: cannot be written ({error.strerror})") from None
+    try:
         with open(descriptor, "wb") as stream:
             stream.write(raw)
-        os.replace(part, path)
+        if force:
+            os.replace(target, path)
     except OSError as error:
-        if os.path.lexists(part):
-            os.unlink(part)
+        os.unlink(target)
         raise Refused(f"{path}: cannot be written ({error.strerror})") from None
 
 
@@ -1667,7 +1734,7 @@ def main(argv: list[str] | None = None) -> int:
         if options.key:
             refuse_taken(options.key, options.force, b'{\n "kind": "review-key"')
         for path, raw in list(make_pages(options)):
-            write_file(path, raw)
+            write_file(path, raw, options.force)
             print(f"{path} written ({len(raw):,} bytes)")
     except Refused as refusal:
         for problem in refusal.problems:

@@ -392,6 +392,6 @@ def test_a_call_on_a_machine_that_slept_past_its_time_is_suspended(tmp_path):
 
 def test_what_was_counted_is_much():
     for name, number in sorted(COUNTED.items()):
-        print(f"RELIABILITY {name.replace(' ', '-')} {number}")
+        print(f"\nRELIABILITY {name.replace(' ', '-')} {number}")
     if len(COUNTED) == 2:
         assert COUNTED["processes"] >= 60 or COUNTED["clock jumps"] < 6

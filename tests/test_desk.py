@@ -7,11 +7,14 @@ and a counter of commands. Everything else here looks at one draft or at one kin
 from __future__ import annotations
 
 import contextlib
+import fcntl
+import functools
 import io
 import json
 import pathlib
 import re
 import shlex
+import shutil
 import sys
 from typing import NamedTuple
 from unittest import mock
@@ -52,6 +55,11 @@ class Said(NamedTuple):
     stdout: str
     stderr: str
 
+    @property
+    def text(self) -> str:
+        """Both streams on one line, as words wrapped by the desk would read."""
+        return " ".join(f"{self.stdout} {self.stderr}".split())
+
 
 def desk(directory, *words: str, expect: int | None = 0):
     """Say one desk command on a directory; return its exit status and what it printed."""
@@ -76,9 +84,9 @@ def status(directory, *words: str) -> dict:
     return json.loads(desk(directory, "status", "--json", *words).stdout)
 
 
-def next_words(directory) -> list[str]:
-    """Return the command that status tells to type next, without interpreter and program."""
-    words = shlex.split(status(directory)["next"]["command"])
+def next_words(directory, *words: str) -> list[str]:
+    """Return the command that status tells to type next, the program by its name alone."""
+    words = shlex.split(status(directory, *words)["next"]["command"])
     return [pathlib.Path(words[1]).name, *words[2:]]
 
 
@@ -140,12 +148,12 @@ class Owner:
                               ("candidate", builder.CANDIDATE_SKILL)):
             self.write(f"skills/{variant}/.claude/skills/{builder.SKILL_NAME}/SKILL.md", text)
 
-    def fill(self, *patterns: str) -> None:
-        """Fill the placeholders of documents, touching nothing else."""
-        for pattern in patterns:
-            for path in self.directory.glob(pattern):
-                row = path.parent.name
-                document = answered(json.loads(path.read_text("utf-8")), row)
+    def fill(self) -> None:
+        """Fill every placeholder of every document, touching nothing else."""
+        for path in sorted(self.directory.rglob("*.json")):
+            text = path.read_text("utf-8")
+            if "FILL:" in text and "results" not in path.parts:
+                document = answered(json.loads(text), path.parent.name)
                 path.write_text(json.dumps(document, indent=2) + "\n", "utf-8")
 
     def choose(self, name: str, **fields) -> None:
@@ -174,38 +182,41 @@ ALL_PLANS = [plan(variant, split) for split in builder.SPLITS for variant in bui
 
 
 def walk(owner: Owner):
-    """Do a whole experiment; yields after each command, documents filled."""
-    yield owner.draft("start", "--cli", str(owner.world.cli))
-    owner.fill("environment.json", "spending.json", "material/*/meta.json", "samples/meta.json",
-               "material/*/*/expected.json")
-    owner.choose("environment.json", evidenceKind="synthetic", setEnvironment={
+    """Do a whole experiment; yields after each command, before the placeholders are filled."""
+    for command in commands(owner):
+        command()
+        yield
+        owner.fill()
+
+
+def commands(owner: Owner):
+    """Yield the commands of a whole experiment in their order."""
+    def draft(*words: str):
+        return functools.partial(owner.draft, *words)
+
+    def loop(*words: str):
+        return functools.partial(owner.loop, *words)
+
+    yield draft("start", "--cli", str(owner.world.cli))
+    owner.choose("environment.json", setEnvironment={
         "OFFLINE_SCRIPT": str(owner.world.script_path)})
-    yield owner.draft("cases", "calibration-plan")
-    yield owner.loop("calibrate-run", "calibration-plan.json")
-    yield owner.draft("approval")
-    owner.fill("calibration-approval.json")
-    yield owner.loop("calibrate-finalize", "calibration-plan.json", "calibration-approval.json")
-    yield owner.draft("policy")
-    owner.fill("policy.json")
-    yield owner.draft("baseline-development")
-    for word in ("run", "judge", "score"):
-        yield owner.loop(word, plan("baseline", "development"))
-    yield owner.draft("diagnosis")
-    owner.fill("diagnosis.json")
-    yield owner.draft("candidate-development")
-    for word in ("run", "judge", "score"):
-        yield owner.loop(word, plan("candidate", "development"))
-    yield owner.draft("unlock")
-    owner.fill("heldout-unlock.json")
-    yield owner.draft("heldout-plans")
-    for word in ("run", "judge"):
-        yield owner.loop(word, *ALL_PLANS[2:])
-    for name in ALL_PLANS[2:]:
-        yield owner.loop("score", name)
-    yield owner.loop("compare", *ALL_PLANS)
-    yield owner.draft("decision")
-    owner.fill("decision.json")
-    yield owner.loop("decide", "comparison.json", "decision.json")
+    yield draft("cases", "calibration-plan")
+    yield loop("calibrate-run", "calibration-plan.json")
+    yield draft("approval")
+    yield loop("calibrate-finalize", "calibration-plan.json", "calibration-approval.json")
+    yield draft("policy")
+    for variant, before, after in (("baseline", "baseline-development", "diagnosis"),
+                                   ("candidate", "candidate-development", "unlock")):
+        yield draft(before)
+        yield from (loop(word, plan(variant, "development"))
+                    for word in ("run", "judge", "score"))
+        yield draft(after)
+    yield draft("heldout-plans")
+    yield from (loop(word, *ALL_PLANS[2:]) for word in ("run", "judge"))
+    yield from (loop("score", name) for name in ALL_PLANS[2:])
+    yield loop("compare", *ALL_PLANS)
+    yield draft("decision")
+    yield loop("decide", "comparison.json", "decision.json")
 
 
 def test_a_whole_experiment_takes_at_most_24_commands_and_status_tells_each_of_them(tmp_path):
@@ -221,3 +232,519 @@ def test_a_whole_experiment_takes_at_most_24_commands_and_status_tells_each_of_t
     receipt = json.loads((owner.directory / "decision-receipt.json").read_bytes())
     assert receipt["decision"] == "accept"
     owner.world.command("verify", str(owner.directory / "decision-receipt.json"), expect=0)
+
+
+# ---- drafts ----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def owner(tmp_path) -> Owner:
+    """Return a person with material for two cases of each split, and no document yet."""
+    return Owner(tmp_path, development=2, heldout=2)
+
+
+def until(owner: Owner, count: int) -> Owner:
+    """Let the owner type the first `count` commands of the walk and fill what they leave."""
+    for _, _ in zip(range(count), walk(owner), strict=False):
+        pass
+    owner.fill()
+    return owner
+
+
+def load(owner, name: str):
+    """Return a document of an owner or of an experiment."""
+    return json.loads((owner.directory / name).read_bytes())
+
+
+def files(directory: pathlib.Path) -> dict[str, bytes]:
+    """Return every file below a directory with its bytes."""
+    return {str(path.relative_to(directory)): path.read_bytes()
+            for path in sorted(directory.rglob("*")) if path.is_file()}
+
+
+def test_environment_names_the_resolved_executable_with_its_version_and_hash(owner):
+    link = owner.root / "link-to-cli"
+    link.symlink_to(owner.world.cli)
+    told = desk(owner.directory, "draft", "environment", "--cli", str(link)).text
+    document = load(owner, "environment.json")
+    assert document["claudeExecutable"] == str(owner.world.cli)
+    assert document["cliVersion"] == "1.0.0 (synthetic stand-in)"
+    assert document["cliSha256"] == builder.sha256(owner.world.cli.read_bytes())
+    assert document["modelId"].startswith("FILL:")
+    assert "is a link" in told
+
+
+def test_a_cli_that_is_not_there_is_named_with_the_option_that_names_another(owner):
+    said = desk(owner.directory, "draft", "environment", "--cli", "/nowhere/claude", expect=3)
+    assert "/nowhere/claude: no executable file" in said.text
+    assert "--cli /path/claude" in said.text
+    assert not (owner.directory / "environment.json").exists()
+
+
+def test_a_cli_that_prints_no_version_is_refused_with_what_it_printed(owner):
+    broken = owner.root / "broken"
+    broken.write_text("#!/bin/sh\necho no such thing >&2\nexit 7\n")
+    broken.chmod(0o755)
+    said = desk(owner.directory, "draft", "environment", "--cli", str(broken), expect=3)
+    assert "exit 7: no such thing" in said.text
+
+
+def test_expected_has_a_judge_test_with_its_hash_for_each_criterion(owner):
+    desk(owner.directory, "draft", "expected")
+    tests = load(owner, "material/heldout/h02/expected.json")["tests"]
+    assert [test["id"] for test in tests[1:]] == list(CRITERIA)
+    for test in tests[1:]:
+        file = owner.directory / test["criterion"]["file"]
+        assert test["criterion"]["sha256"] == builder.sha256(file.read_bytes())
+
+
+def test_cases_may_share_the_expected_file_of_their_directory(owner):
+    desk(owner.directory, "draft", "expected", "meta", "--shared")
+    assert not (owner.directory / "material/heldout/h01/expected.json").exists()
+    owner.fill()
+    desk(owner.directory, "draft", "cases")
+    assert {case["expected"]["file"] for case in load(owner, "heldout-cases.json")["cases"]} == {
+        "material/heldout/expected.json"}
+
+
+def test_a_case_directory_may_have_its_own_meta_file(owner):
+    for case in ("d01", "d02"):
+        owner.write(f"material/development/{case}/meta.json", json.dumps(
+            {"caseGroup": f"family-{case}", "sourceId": f"source-{case}", "slice": "small"}))
+    desk(owner.directory, "draft", "meta", "expected", "--split", "development")
+    assert not load(owner, "material/development/meta.json")["cases"]
+    owner.fill()
+    desk(owner.directory, "draft", "cases", "--split", "development")
+    row = load(owner, "development-cases.json")["cases"][1]
+    assert (row["caseGroup"], row["slice"], row["sourceRevision"]) == ("family-d02", "small", "1")
+
+
+def test_without_any_meta_file_the_inventory_itself_is_to_be_filled_in(owner):
+    desk(owner.directory, "draft", "expected")
+    owner.fill()
+    desk(owner.directory, "draft", "cases")
+    row = load(owner, "development-cases.json")["cases"][0]
+    assert row["caseGroup"].startswith("FILL:") and HASH.fullmatch(row["truth"]["sha256"])
+
+
+def test_cases_outside_the_experiment_are_refused_with_the_copy_that_helps(owner):
+    outside = owner.root / "outside"
+    (outside / "d01").mkdir(parents=True)
+    (outside / "d01" / "input.txt").write_text("x")
+    said = desk(owner.directory, "draft", "cases", "--split", "development", "--from",
+                str(outside), expect=3)
+    assert "lies outside the experiment" in said.text
+    assert f"cp -R {outside}" in said.text.replace("\\ ", "")
+
+
+@pytest.mark.parametrize("part", ["input.txt", "truth.txt"])
+def test_a_case_that_lacks_a_part_is_named(owner, part):
+    desk(owner.directory, "draft", "expected", "meta")
+    owner.fill()
+    (owner.directory / "material/development/d02" / part).rename(
+        owner.directory / "material/development/d02" / f"other-{part}")
+    said = desk(owner.directory, "draft", "cases", expect=None if part == "input.txt" else 3)
+    if part == "truth.txt":
+        assert "material/development/d02: expected one file truth.txt, got none" in said.text
+    else:      # a directory without input is no case
+        assert len(load(owner, "development-cases.json")["cases"]) == 1
+
+
+def test_an_inventory_waits_for_expected_files_that_are_to_be_filled_in(owner):
+    desk(owner.directory, "draft", "meta")
+    owner.fill()
+    desk(owner.directory, "draft", "expected")
+    said = desk(owner.directory, "draft", "cases", expect=3)
+    assert "d01/expected.json: still to fill in: $.approvedBy, $.tests[0].id" in said.text
+    assert not (owner.directory / "development-cases.json").exists()
+
+
+def test_samples_need_a_criterion_that_their_directory_or_meta_file_names(owner):
+    until(owner, 1)
+    (owner.directory / "samples/grounded").rename(owner.directory / "samples/other")
+    meta = load(owner, "samples/meta.json")
+    meta["samples"] = {name.replace("grounded/", "other/"): {
+        **row, **({"criterion": "criteria/grounded.txt"} if name == "grounded/pass-grounded"
+                  else {})} for name, row in meta["samples"].items()}
+    owner.choose("samples/meta.json", samples=meta["samples"])
+    said = desk(owner.directory, "draft", "cases", "calibration-plan", expect=3)
+    assert "samples/other/fail-grounded: its criterion is not told" in said.text
+
+
+def test_the_calibration_plan_has_labels_reviewers_and_what_the_meta_file_registers(owner):
+    until(owner, 1)
+    owner.choose("samples/meta.json", validDays=30, qualification={"minimumPerClass": 10})
+    desk(owner.directory, "draft", "cases", "calibration-plan")
+    document = load(owner, "calibration-plan.json")
+    assert (document["validDays"], document["reviewers"]) == (30, ["Rita Reader"])
+    assert document["qualification"] == {"minimumPerClass": 10}
+    labels = {row["id"]: row["humanVerdict"] for row in document["samples"]}
+    assert labels["unknown-plain"] == "unknown" and len(labels) == 6
+    assert [row["file"] for row in document["exclusions"]] == [
+        "development-cases.json", "heldout-cases.json"]
+
+
+def test_a_second_draft_changes_no_byte_of_any_document(owner):
+    until(owner, 2)
+    before = files(owner.directory)
+    said = desk(owner.directory, "draft", "start", "cases", "calibration-plan")
+    assert said.stdout.count("nothing mechanical would change") >= 9
+    assert files(owner.directory) == before
+
+
+def test_a_draft_over_a_changed_input_shows_what_would_change_and_writes_nothing(owner):
+    until(owner, 2)
+    owner.write("material/development/d01/input.txt", "Task d01: anew\n")
+    before = files(owner.directory)
+    said = desk(owner.directory, "draft", "cases")
+    assert "development-cases.json: is there; a draft would change 1 field" in said.text
+    assert "$.cases[0].input.sha256" in said.text and "--update" in said.text
+    assert files(owner.directory) == before
+
+
+def test_update_keeps_the_old_bytes_and_the_owners_words_and_asks_for_the_name_again(owner):
+    until(owner, 6)                        # up to the policy, which no receipt binds yet
+    owner.choose("policy.json", minimumHeldoutGain="0.3", _why="as agreed")
+    old = (owner.directory / "policy.json").read_bytes()
+    calibration = (owner.directory / "calibration.json")
+    calibration.write_bytes(calibration.read_bytes() + b" ")
+    desk(owner.directory, "draft", "policy", "--update")
+    document = load(owner, "policy.json")
+    assert (document["minimumHeldoutGain"], document["_why"]) == ("0.3", "as agreed")
+    assert document["calibration"]["sha256"] == builder.sha256(calibration.read_bytes())
+    assert document["approvedBy"].startswith("FILL:")
+    kept, = (owner.directory / "superseded").iterdir()
+    assert kept.read_bytes() == old
+
+
+def test_a_document_that_receipts_stand_on_is_not_updated(finished):
+    finished.write("cases/d01/input.txt", "another task\n")
+    before = finished.files()
+    said = desk(finished.directory, "draft", "cases", "--update", expect=3)
+    assert "development-cases.json: receipts stand on its present bytes" in said.text
+    assert finished.files() == before
+
+
+def test_a_document_that_cannot_be_read_is_never_replaced(owner):
+    owner.write("spending.json", "{")
+    said = desk(owner.directory, "draft", "spending", "--update", expect=3)
+    assert "spending.json: is not JSON" in said.text
+    assert (owner.directory / "spending.json").read_text() == "{"
+
+
+def test_the_approval_lists_every_verdict_and_marks_those_that_differ(make):
+    experiment = make(script=[{"purpose": "judge", "contains": "Till roll s10-pass-1",
+                               "verdict": "fail", "evidence": "Not so.", "quote": ""}])
+    experiment.command("calibrate-run", "calibration-plan.json")
+    desk(experiment.directory, "draft", "approval")
+    told = experiment.read("calibration-approval.json")["_read"]
+    assert "3 verdicts" in told[0] and "1 of them differ" in told[0]
+    assert told[1].startswith("s10-pass-1: people say pass, the judge says fail  DIFFERS")
+    assert "Not so." in told[1]
+    assert "DIFFERS" not in "".join(told[2:])
+    approved = experiment.read("calibration-approval.json")["terminalHashes"]
+    assert len(approved) == 3 and all(map(HASH.fullmatch, approved.values()))
+
+
+def test_the_diagnosis_has_a_row_with_the_answer_for_each_check_that_failed(ready):
+    experiment = ready("baseline_development")
+    desk(experiment.directory, "draft", "diagnosis")
+    rows = experiment.read("diagnosis.json")["observedFailures"]
+    failed = {key for key, row in experiment.checks("baseline", "development").items()
+              if row["verdict"] != "pass"}
+    assert {(row["caseId"], row["testId"]) for row in rows} == failed and failed
+    assert rows[0]["_answer"] == poor("d01") and rows[0]["_asked"].startswith("contains ")
+    assert rows[0]["diagnosis"].startswith("FILL:")
+
+
+def test_the_unlock_says_what_development_shows_and_what_is_opened(ready):
+    experiment = ready("candidate_development")
+    desk(experiment.directory, "draft", "unlock")
+    told = " ".join(experiment.read("heldout-unlock.json")["_read"])
+    assert "baseline development: 2 of 6 checks passed" in told
+    assert "candidate development: 6 of 6 checks passed" in told
+    assert "2 cases of 2 families, 6 checks" in told
+
+
+def test_the_unlock_says_that_a_candidate_with_a_critical_failure_can_never_be_eligible(ready):
+    experiment = ready("candidate_development", answers={("candidate", "d01"): poor("d01")})
+    desk(experiment.directory, "draft", "unlock")
+    told = " ".join(experiment.read("heldout-unlock.json")["_read"])
+    assert "Critical checks not passed: d01.figure" in told and "override" in told
+
+
+def test_the_decision_holds_the_comparison_in_words_and_asks_why_without_improvement(ready):
+    experiment = ready("compare")
+    desk(experiment.directory, "draft", "decision")
+    document = experiment.read("decision.json")
+    assert "improvement not shown" in document["_read"][0]
+    assert document["acceptWithoutShownImprovement"].startswith("FILL:")
+    assert document["comparisonSha256"] == experiment.sha("comparison.json")
+
+
+def test_a_revocation_names_the_present_calibration_and_keeps_earlier_ones(ready):
+    experiment = ready("calibrate")
+    earlier = {"calibrationSha256": "0" * 64, "revokedBy": "Olga Owner",
+               "revokedAtUtc": builder.now(), "reason": "Old."}
+    experiment.write("revocations.json", {"revocations": [earlier]})
+    desk(experiment.directory, "draft", "revocation", "--update")
+    rows = experiment.read("revocations.json")["revocations"]
+    assert [row["calibrationSha256"] for row in rows] == [
+        "0" * 64, experiment.sha("calibration.json")]
+
+
+def test_a_plan_is_drafted_only_on_a_policy_that_the_program_accepts(ready):
+    experiment = ready("policy")
+    experiment.edit("policy.json", lambda document: document.update(taskId="another"))
+    said = desk(experiment.directory, "draft", "baseline-development", expect=3)
+    assert "policy.json: $.taskId" in said.text
+    assert not experiment.path("baseline-development-plan.json").exists()
+
+
+def test_a_plan_draft_shows_what_the_policy_costs_and_the_hash_to_publish(ready):
+    experiment = ready("policy")
+    said = desk(experiment.directory, "draft", "plan", "baseline-development")
+    assert experiment.sha("policy.json") in said.text and "worst case" in said.text
+
+
+def test_a_missing_skill_is_named_with_the_option_that_names_another_project(ready):
+    experiment = ready("policy")
+    experiment.path(experiment.skill_file("baseline")).unlink()
+    said = desk(experiment.directory, "draft", "baseline-development", expect=3)
+    assert f"{experiment.skill_file('baseline')}: missing" in said.text
+    assert "--project" in said.text
+
+
+def test_draft_without_a_kind_writes_what_comes_next(ready):
+    experiment = ready("policy")
+    desk(experiment.directory, "draft")
+    assert experiment.path("baseline-development-plan.json").exists()
+
+
+def test_draft_without_a_kind_says_so_when_a_call_comes_next(ready):
+    experiment = ready("policy")
+    experiment.write_plan("baseline", "development")
+    said = desk(experiment.directory, "draft", expect=3)
+    assert "nothing is to be drafted now" in said.text and " run " in said.text
+
+
+def test_a_kind_that_does_not_exist_is_refused_with_those_that_do(owner):
+    said = desk(owner.directory, "draft", "polcy", expect=3)
+    assert "draft polcy: no such document" in said.text and "policy" in said.text
+
+
+def test_a_second_candidate_is_a_second_round_on_the_same_policy_and_baseline(ready):
+    experiment = ready("candidate_development")
+    experiment.write("skills/candidate-2/.claude/skills/figures/SKILL.md",
+                     builder.CANDIDATE_SKILL + "Be brief.\n")
+    desk(experiment.directory, "draft", "diagnosis", "--round", "2")
+    path = experiment.path("diagnosis-2.json")
+    path.write_text(json.dumps(answered(json.loads(path.read_text()))))
+    desk(experiment.directory, "draft", "candidate-development")
+    document = experiment.read("candidate-development-plan-2.json")
+    assert document["projectDir"] == "skills/candidate-2"
+    assert document["resultDir"] == "results/candidate-development-2"
+    assert document["policy"] == experiment.ref("policy.json")
+    assert next_words(experiment.directory)[1:] == [
+        "run", str(experiment.path("candidate-development-plan-2.json"))]
+    assert next_words(experiment.directory, "--round", "1")[2:] == [
+        "draft", "unlock", "--round", "1"]
+    experiment.command("run", "candidate-development-plan-2.json", expect=0)
+
+
+# ---- status ----------------------------------------------------------------------------------
+
+
+def test_an_empty_directory_is_told_to_start(tmp_path):
+    assert next_words(tmp_path) == ["desk.py", str(tmp_path), "draft", "start"]
+
+
+def test_a_directory_that_is_not_there_is_refused_with_the_command_that_makes_it(tmp_path):
+    said = desk(tmp_path / "none", "status", expect=3)
+    assert "mkdir -p" in said.text
+
+
+def test_a_directory_inside_an_experiment_is_refused(finished):
+    said = desk(finished.path("results"), "status", expect=3)
+    assert "lies inside" in said.text
+
+
+def test_half_filled_documents_are_listed_field_by_field_with_what_belongs_there(owner):
+    desk(owner.directory, "draft", "start", "--cli", str(owner.world.cli))
+    told = status(owner.directory)
+    assert row_of(told, "environment")["state"] == "to fill in"
+    first = told["next"]["first"]
+    assert "spending.json: $.approvedBy: your name" in first
+    assert any(line.startswith("material/heldout/meta.json: $.cases.h02.sourceId")
+               for line in first)
+    assert next_words(owner.directory)[2:] == ["draft", "cases", "calibration-plan"]
+
+
+@pytest.mark.parametrize("role", ["environment", "spending", "development-cases",
+                                  "calibration-plan", "policy", "baseline-development-plan",
+                                  "diagnosis", "heldout-unlock", "comparison", "decision"])
+def test_a_torn_document_is_named_and_everything_else_is_still_told(finished, role):
+    path = finished.path(f"{role}.json")
+    path.write_bytes(path.read_bytes()[:-20])
+    told = status(finished.directory)
+    assert row_of(told, role)["state"] == "broken"
+    assert f"{role}.json: is not JSON" in row_of(told, role)["wrong"][0]
+    assert told["money"].get("calls") == 19
+
+
+def test_a_torn_receipt_is_named_and_its_plan_counted_by_names_alone(finished):
+    name = "results/baseline-development/d01.run.1.terminal.json"
+    finished.path(name).write_bytes(b"{")
+    told = status(finished.directory)
+    row = row_of(told, "baseline-development calls")
+    assert row["state"] == "broken" and "4 calls begun, 4 ended" in row["text"]
+    assert name in row["wrong"][0] and "refused" in told["money"]
+
+
+def test_the_judges_unknowns_are_counted_with_their_reasons(ready):
+    experiment = ready("policy", answers={("baseline", "d02"): unsure("d02")})
+    experiment.baseline_development(expect=(0, 4))
+    told = row_of(status(experiment.directory), "baseline-development judge")
+    assert told["counts"] == {"total": 2, "done": 2, "todo": 0, "running": 0, "waiting": 0,
+                              "interrupted": 0, "uncertain": 0, "unknown": {"abstained": 1}}
+    assert "1 unknown (1 abstained)" in told["text"]
+
+
+def opened(experiment, name: str = "results/baseline-development/d02.run.1") -> pathlib.Path:
+    """Take away the terminal receipt of a call, as if it were open; return its pending."""
+    experiment.path(f"{name}.terminal.json").unlink()
+    return experiment.path(f"{name}.pending.json")
+
+
+@pytest.fixture
+def running(ready):
+    """Return an experiment whose baseline has run but is not judged."""
+    experiment = ready("policy")
+    experiment.command("run", experiment.write_plan("baseline", "development"), expect=0)
+    return experiment
+
+
+def run_row(experiment) -> dict:
+    """Return the counts of the baseline's Skill calls in development."""
+    return row_of(status(experiment.directory), "baseline-development run")["counts"]
+
+
+def test_a_call_whose_program_is_gone_is_interrupted_and_running_it_again_comes_next(running):
+    opened(running)
+    assert run_row(running)["interrupted"] == 1
+    assert next_words(running.directory)[1:] == [
+        "run", str(running.path("baseline-development-plan.json"))]
+
+
+def test_a_call_that_is_locked_is_running(running):
+    pending = opened(running)
+    with open(pending, "rb") as stream:
+        fcntl.flock(stream, fcntl.LOCK_EX)
+        assert run_row(running)["running"] == 1
+
+
+def test_a_call_of_another_machine_is_uncertain_with_the_option_that_ends_it(running):
+    pending = opened(running)
+    document = json.loads(pending.read_bytes())
+    pending.write_bytes(as_written({**document, "host": "elsewhere"}))
+    told = row_of(status(running.directory), "baseline-development run")
+    assert told["counts"]["uncertain"] == 1 and "--elsewhere-ended" in told["wrong"][0]
+
+
+def as_written(document) -> bytes:
+    """Return a document as the program writes it."""
+    return json.dumps(document, separators=(",", ":")).encode("ascii") + b"\n"
+
+
+def test_money_tells_known_reserved_unknown_and_the_limit(running):
+    opened(running)
+    told = status(running.directory)["money"]
+    assert (told["calls"], told["openCalls"], told["reservedUsd"]) == (5, 1, "0.1")
+    assert (told["knownUsd"], told["unknownCalls"], told["limitUsd"]) == ("0.016", 0, "100")
+
+
+def test_money_apart_for_calls_whose_cost_is_unknown(make):
+    experiment = make(script=[{"purpose": "judge", "cost": None, "times": 1}])
+    experiment.command("calibrate-run", "calibration-plan.json")
+    told = status(experiment.directory)["money"]
+    assert (told["unknownCalls"], told["unknownReservedUsd"]) == (1, "0.05")
+
+
+def test_a_held_out_case_that_another_run_has_seen_is_told(finished):
+    shutil.copytree(finished.path("results/candidate-heldout"), finished.path("results/other"))
+    told = status(finished.directory)["exposure"]
+    assert told["cases"] == 2 and len(told["exposed"]) == 2
+    assert "held-out case h01 is exposed: results/other/h01.run.1" in told["exposed"][0]
+
+
+def test_a_stale_document_is_named_with_the_change_and_the_update_that_helps(make):
+    experiment = make()
+    experiment.edit("environment.json", lambda document: document.update(timeoutSeconds=90))
+    told = status(experiment.directory)
+    assert told["stale"] == [{"document": "calibration-plan.json", "path": "$.environment",
+                              "file": "environment.json", "why": ""}]
+    assert next_words(experiment.directory)[2:] == ["draft", "calibration-plan", "--update"]
+
+
+def test_what_follows_a_stale_document_is_updated_with_it(owner):
+    until(owner, 2)
+    name = "material/development/d01/input.txt"
+    owner.write(name, (owner.directory / name).read_text() + "\n")
+    told = status(owner.directory)
+    assert told["stale"][0]["why"] == "only the final newline differs"
+    words = next_words(owner.directory)
+    assert words[2:] == ["draft", "cases", "calibration-plan", "--update"]
+    desk(owner.directory, *words[2:])
+    assert not status(owner.directory)["stale"]
+
+
+def test_a_stale_document_that_receipts_stand_on_is_told_to_restore(finished):
+    finished.write("cases/d01/truth.txt", "another truth\n")
+    told = status(finished.directory)
+    row = row_of(told, "development-cases")
+    assert row["state"] == "stale"
+    assert "restore the approved bytes of cases/d01/truth.txt" in row["wrong"][0]
+
+
+def test_a_changed_cli_makes_the_environment_stale(make):
+    experiment = make()
+    experiment.cli.write_text(experiment.cli.read_text() + "\n# newer\n")
+    told = status(experiment.directory)["stale"][0]
+    assert (told["path"], told["file"]) == ("$.cliSha256", str(experiment.cli))
+
+
+def test_an_experiment_without_judge_tests_needs_no_calibration(make):
+    experiment = make(judge=False)
+    assert row_of(status(experiment.directory), "calibration")["state"] == "none"
+    desk(experiment.directory, "draft", "policy")
+    assert experiment.read("policy.json")["calibration"] is None
+
+
+def test_a_judge_that_is_not_qualified_is_told_with_what_to_do(make):
+    limits = {"minimumPerClass": 10, "maximumFalsePassBound": "0.1",
+              "maximumFalseBlockBound": "0.1", "maximumUnsupportedPassBound": "0.1",
+              "maximumAbstentionRate": "0.1", "requireTwoReviewers": False,
+              "jointConfidence": False}
+    experiment = make(qualification=limits)
+    experiment.calibrate(expect=(0, 4))
+    row = row_of(status(experiment.directory), "calibration")
+    assert row["state"] == "wrong" and "not-qualified" in row["wrong"][0]
+
+
+def test_documents_with_names_of_the_owners_choice_are_found_by_their_content(ready):
+    experiment = ready("policy")
+    experiment.path("policy.json").rename(experiment.path("rules.json"))
+    assert row_of(status(experiment.directory), "policy")["text"] == "rules.json"
+
+
+def test_status_stays_within_80_columns_but_for_commands_and_hashes(finished):
+    said = desk(finished.directory, "status").stdout
+    prose = said.split("next:\n")[0].splitlines()[1:]
+    assert prose and max(map(len, prose)) <= 80
+    assert "\x1b" not in said
+
+
+def test_status_writes_nothing(finished):
+    before = finished.files()
+    desk(finished.directory, "status")
+    assert finished.files() == before

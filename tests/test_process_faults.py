@@ -345,6 +345,6 @@ def test_threads_of_a_command_end_with_it(ready):
 
 
 def test_the_process_faults_survived_are_many():
-    print(f"RELIABILITY process-faults-survived {len(SURVIVED)}")
+    print(f"\nRELIABILITY process-faults-survived {len(SURVIVED)}")
     if len(SURVIVED) > 40:                            # all tests of this file were asked for
         assert len(SURVIVED) >= 60

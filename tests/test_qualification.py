@@ -700,6 +700,32 @@ def test_new_samples_add_to_what_was_seen(again):
     assert (group["falsePass"]["errors"], group["falsePass"]["n"]) == (1, 7)
 
 
+def test_other_samples_of_the_same_families_do_not_make_more_families(again):
+    def others(plan):
+        kept = [row for row in plan["samples"] if row["humanVerdict"] != "fail"]
+        taken = [row["caseGroup"] for row in plan["samples"] if row["humanVerdict"] == "fail"]
+        return {**plan, "samples": kept + [
+            {**again.sample_row(f"fresh-{number}", 1, "fail"), "caseGroup": family}
+            for number, family in enumerate(taken)]}
+    again.rules()
+    rejudge(again, "second", others)
+    assert bound_of(again, "second.json") >= bound_of(again, RECORD)
+
+
+def test_a_call_that_was_never_served_is_no_earlier_judgment(make):
+    experiment = make(script=[{"purpose": "judge", "status": 401}])
+    experiment.command("calibrate-run", PLAN, expect=(3, 4, 6))
+    assert len(experiment.receipts(".calibrate.")) == 2, "one call, refused by the server"
+    experiment.rules()
+
+    def relabelled_first(plan):
+        plan["samples"][0]["humanVerdict"] = "fail"
+        plan["samples"].append(experiment.sample_row("s10-pass-2", 1, "pass"))
+    experiment.rules(judge_says("s10-pass-1", "fail"))
+    rejudge(experiment, "second", relabelled_first, expect=0)
+    assert experiment.read("second.json")["status"] == "accepted"
+
+
 def test_a_later_calibration_does_not_change_an_earlier_record(again):
     before = again.path(RECORD).read_bytes()
     rejudge(again, "second", lambda plan: plan)

@@ -403,7 +403,7 @@ def test_a_reader_that_goes_away_loses_no_call(pair, closed):
 
 def test_the_storage_faults_survived_are_many():
     total = sum(SURVIVED.values())
-    print(f"RELIABILITY storage-faults-survived {total}")
+    print(f"\nRELIABILITY storage-faults-survived {total}")
     if len(SURVIVED) >= 9:                            # all tests of this file were asked for
         assert total >= 450
 
