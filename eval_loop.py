@@ -111,6 +111,7 @@ class Refused(Exception):
 # ---------------------------------------------------------------- Bytes
 
 EXACT = Context(prec=400, traps=[Inexact, InvalidOperation])
+ENCODER = json.JSONEncoder(separators=(",", ":"))
 WHITE = re.compile(r"\s+")
 
 
@@ -121,7 +122,7 @@ def sha256(raw: bytes) -> str:
 
 def canonical(document: Any) -> bytes:
     """The one form in which the program writes: compact ASCII JSON and a final newline."""
-    return json.dumps(document, separators=(",", ":")).encode("ascii") + b"\n"
+    return ENCODER.encode(document).encode("ascii") + b"\n"
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> Document:
@@ -162,7 +163,8 @@ def parse_json(raw: bytes) -> Any:
     except UnicodeDecodeError as error:
         raise ValueError(f"is not UTF-8 (byte {error.start}); save it as UTF-8") from None
     except json.JSONDecodeError as error:
-        raise ValueError(f"is not JSON: {error.msg}, line {error.lineno}") from None
+        raise ValueError(f"is not JSON: {error.msg}, line {error.lineno} (a comma before }} or "
+                         "], or typographic quotes?)") from None
     except RecursionError:
         raise ValueError("is nested too deeply") from None
 
@@ -214,6 +216,12 @@ def money(amount: Decimal) -> str:
     return format(amount.normalize(EXACT), "f")
 
 
+@functools.lru_cache(maxsize=None)
+def money_text(value: Any) -> str:
+    """An owner's amount as the program writes it."""
+    return money(decimal_of(value))
+
+
 def total(amounts: Iterable[Decimal]) -> Decimal:
     """The exact sum."""
     return functools.reduce(EXACT.add, amounts, Decimal(0))
@@ -247,10 +255,15 @@ def read_bound(root: str, file: str, limit: int = FILE_LIMIT) -> bytes:
         raise Refused(f"{file}: a directory of this path is a link; put the file itself here")
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-        with open(descriptor, "rb", buffering=0) as stream:
+        try:
             found = os.fstat(descriptor)
             if stat.S_ISREG(found.st_mode) and found.st_size <= limit:
-                return stream.readall()
+                raw = os.read(descriptor, found.st_size + 1)
+                while len(raw) < found.st_size and (more := os.read(descriptor, limit)):
+                    raw += more
+                return raw
+        finally:
+            os.close(descriptor)
     except FileNotFoundError:
         raise
     except OSError as error:
@@ -268,7 +281,7 @@ def publish(root: str, file: str, raw: bytes) -> int:
     """
     directory, name = os.path.split(os.path.join(root, file))
     draft = os.path.join(directory, f".{name}.{os.urandom(8).hex()}.tmp")
-    json.loads(raw, parse_float=_constant)  # what holds a float is never written
+    json.loads(raw, parse_float=_constant, parse_constant=_constant)  # no float is ever written
     descriptor, final = -1, ""
     try:
         descriptor = os.open(draft, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
@@ -308,12 +321,20 @@ def sync_directory(directory: str) -> None:
         os.close(descriptor)
 
 
+def make_directory(path: str) -> None:
+    """Make a directory and those above it, for the owner alone; one that is there stays."""
+    if not os.path.isdir(path):
+        make_directory(os.path.dirname(path))
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(path, 0o700)
+
+
 def publish_result(root: str, file: str, document: Document) -> bool:
     """Publish a result, or find the same bytes there already (False); a different one is
     refused."""
     raw = canonical(document)
     try:
-        os.makedirs(os.path.dirname(os.path.join(root, file)), mode=0o700, exist_ok=True)
+        make_directory(os.path.dirname(os.path.join(root, file)))
         os.close(publish(root, file, raw))
         return True
     except FileExistsError:
@@ -340,10 +361,9 @@ def same_bytes(file: str, raw: bytes, document: Document) -> None:
 
 def file_sha256(path: str) -> str:
     """The hash of any regular file, read in a stream; OSError when it is none."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    with open(descriptor, "rb", buffering=0) as stream:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise OSError(errno.EINVAL, "no regular file")
+    if not stat.S_ISREG(os.stat(path).st_mode):
+        raise OSError(errno.EINVAL, "no regular file")
+    with open(path, "rb", buffering=0) as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
@@ -517,7 +537,7 @@ def expectation(shape: Any) -> str:
         return " or ".join(sorted(shape))
     if isinstance(shape, Many):
         return "a list" if shape.empty else "a list of at least one"
-    return "an object"
+    return 'an object {"file": …, "sha256": …}' if shape is REFERENCE else "an object"
 
 
 def _inspect_object(shape: Document, value: Document, path: str) -> Iterator[Finding]:
@@ -575,9 +595,11 @@ ENDINGS = frozenset({"timeout", "suspended", "killed", "too-much-output", "inter
                      "not-started"})
 MOMENT = {  # what only the moment of a pending receipt knew
     "callId": matches("a UUID", r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"),
+    "bound": Rule("an object of hashes", lambda value: isinstance(value, dict)
+                  and all(isinstance(item, str) for item in value.values())),
     "attempt": range(1, 10_000), "createdAtUtc": STAMP, "host": LITERAL, "bootId": LITERAL,
     "programSha256": SHA, "spendLimitUsd": MONEY, "callLimit": (COUNT, None),
-    "environmentNames": Many(LITERAL)}
+    "environmentNames": Rule("a list", lambda value: isinstance(value, list))}
 FACTS = {   # what only the moment of a terminal receipt knew
     "completedAtUtc": STAMP, "elapsedMilliseconds": (range(10**12), None),
     "exitStatus": (range(-64, 256), None),
@@ -603,7 +625,7 @@ def instrument_of(environment: Document, judge: bool) -> Instrument:
              else ("claudeExecutable", "cliVersion", "cliSha256"))
     model, budget = ("judgeModelId", "judgeBudgetUsd") if judge else ("modelId", "budgetUsd")
     return Instrument(*(environment[name] for name in names), environment[model],
-                      money(decimal_of(environment[budget])))
+                      money_text(environment[budget]))
 
 
 def judge_identity(environment: Document) -> str:
@@ -681,8 +703,8 @@ def environment_names(environment: Document, key_set: bool) -> list[str]:
 def pending_document(call: Call, moment: Document) -> Document:
     """The receipt before a call: all that it depends on, and its moment."""
     return {"kind": "pending", "purpose": call.purpose,
-            **{name: moment[name] for name in MOMENT}, **call.subject, "bound": call.bound,
-            "reservedUsd": call.instrument.budget,
+            **{name: moment[name] for name in MOMENT if name != "bound"}, **call.subject,
+            "bound": call.bound, "reservedUsd": call.instrument.budget,
             "arguments": arguments(call, moment["callId"]), "prompt": call.prompt}
 
 
@@ -710,7 +732,9 @@ class Answer(NamedTuple):
 
 def read_answer(stdout: bytes, call_id: str) -> Answer | None:
     """The answer, or None when the bytes are not one complete result of this call."""
-    if len(stdout) > ANSWER_LIMIT or sum(map(stdout.count, (b"{", b"[", b","))) > VALUE_LIMIT:
+    if len(stdout) > VALUE_LIMIT and (  # each value has one of these marks
+            len(stdout) > ANSWER_LIMIT
+            or sum(map(stdout.count, (b"{", b"[", b","))) > VALUE_LIMIT):
         return None
     try:
         items = parse_json(stdout)
@@ -1002,11 +1026,14 @@ def read_receipt(root: str, file: str, shape: Document) -> tuple[Document, bytes
     except ValueError as error:
         raise Refused(f"{file}: {error}; a damaged receipt is never treated as absent: restore "
                       "it") from None
-    held = document
-    if isinstance(document, dict):
-        held = {name: document[name] for name in shape if name in document}
-    if problems := shape_problems(shape, held):
-        raise Refused(*(f"{file}: {problem}" for problem in problems))
+    if not isinstance(document, dict):
+        raise Refused(f"{file}: expected an object, got {shorten(document)}; restore it")
+    for name, rule in shape.items():
+        value = document.get(name)
+        inner = rule[0] if isinstance(rule, tuple) and rule[-1] is None else rule  # or null
+        if not fits(inner, value) and (inner is rule or value is not None):
+            raise Refused(f"{file}: $.{name}: expected what the program wrote, got "
+                          f"{shorten(value)}; restore the receipt")
     return document, raw
 
 
@@ -1031,8 +1058,7 @@ def read_attempts(root: str, call: Call, names: Parts) -> list[Attempt]:
         if made and made[-1].status != "unserved":
             raise Refused(f"{file}.pending.json: an attempt after {made[-1].file}, which a "
                           "model may have answered; one of the two does not belong here")
-        pending, raw = read_receipt(root, f"{file}.pending.json", {
-            **MOMENT, "bound": Names(ANYTHING, LITERAL)})
+        pending, raw = read_receipt(root, f"{file}.pending.json", MOMENT)
         judged = call.bound.get("runTerminalSha256")
         if judged and judged != pending["bound"].get("runTerminalSha256"):
             raise Refused(f"{file}.pending.json: judged another answer than that of "
@@ -1044,16 +1070,16 @@ def read_attempts(root: str, call: Call, names: Parts) -> list[Attempt]:
             "environmentNames": environment_names(call.environment, key_set)}))
         terminal, digest = None, None
         if "terminal.json" in parts:
-            terminal, told = read_receipt(root, f"{file}.terminal.json", {
-                **FACTS, "stdoutSha256": SHA, "stderrSha256": SHA, "pendingSha256": SHA})
-            streams = [read_stream(root, f"{file}.{name}") for name in ("stdout", "stderr")]
-            for name, part, held in (("pending", ".pending.json", raw), ("stdout", ".stdout",
-                                     streams[0]), ("stderr", ".stderr", streams[1])):
-                if sha256(held) != terminal[f"{name}Sha256"]:
-                    raise Refused(f"{file}{part}: not the bytes that {file}.terminal.json "
-                                  "binds; restore the one that changed")
-            same_bytes(f"{file}.terminal.json", told, terminal_document(
-                call, pending["callId"], sha256(raw), terminal, *streams))
+            terminal, told = read_receipt(root, f"{file}.terminal.json", FACTS)
+            rebuilt = terminal_document(
+                call, pending["callId"], sha256(raw), terminal,
+                read_stream(root, f"{file}.stdout"), read_stream(root, f"{file}.stderr"))
+            for part in ("pending", "stdout", "stderr"):
+                if rebuilt[f"{part}Sha256"] != terminal.get(f"{part}Sha256"):
+                    ending = ".json" if part == "pending" else ""
+                    raise Refused(f"{file}.{part}{ending}: not the bytes that {file}."
+                                  "terminal.json binds; restore the one that changed")
+            same_bytes(f"{file}.terminal.json", told, rebuilt)
             digest = sha256(told)
         made.append(Attempt(len(made) + 1, file, pending, sha256(raw), terminal, digest))
     return made
@@ -1325,7 +1351,7 @@ def claim(calling: Calling, call: Call, number: int) -> Flight | None:
     with ledger.locked():
         if problem := ledger.room_problem(call.instrument.budget):
             raise Refused(problem)
-        os.makedirs(os.path.dirname(pending), mode=0o700, exist_ok=True)
+        make_directory(os.path.dirname(pending))
         if not os.path.lexists(pending):
             stdout = open_stream(root, f"{file}.stdout")
         if stdout is None:
@@ -2057,7 +2083,9 @@ def _frontmatter(text: str, problems: list[str], warnings: list[str],
 def read_skill(experiment: Experiment, plan: Bound, name: str) -> bytes:
     """The bytes of a plan's one SKILL.md; b"" when a problem was noted."""
     project, wanted = plan["projectDir"], f".claude/skills/{name}/SKILL.md"
-    top = os.path.join(experiment.root, project)
+    top, file = os.path.join(experiment.root, project), f"{project}/{wanted}"
+    if ("skill", file) in experiment.built:
+        return same_skill(plan, file, experiment.built["skill", file])
     found = set()
     for path, directories, names in os.walk(top):
         names += [entry for entry in directories if os.path.islink(os.path.join(path, entry))]
@@ -2067,13 +2095,9 @@ def read_skill(experiment: Experiment, plan: Bound, name: str) -> bytes:
         experiment.problems.append(
             f"{project}: expected only {wanted}, got also {', '.join(extra)}; the Skill may be "
             "unchanged: move these out, only one self-contained file is measured")
-    file = f"{project}/{wanted}"
     try:
-        raw = read_bound(experiment.root, file)
-        text = raw.decode("utf-8")
-        if sha256(raw) != plan["skillSha256"]:
-            raise Refused(hash_problem(file, raw, plan["skillSha256"],
-                                       f"{plan.file} $.skillSha256"))
+        raw = experiment.built["skill", file] = read_bound(experiment.root, file)
+        text = same_skill(plan, file, raw).decode("utf-8")
         problems, warnings = scan_skill(file, name, text)
         experiment.problems += problems
         experiment.warnings += warnings
@@ -2087,6 +2111,14 @@ def read_skill(experiment: Experiment, plan: Bound, name: str) -> bytes:
     except Refused as refusal:
         experiment.problems += refusal.problems
     return b""
+
+
+def same_skill(plan: Bound, file: str, raw: bytes) -> bytes:
+    """The Skill's bytes; refuses others than the plan names."""
+    if sha256(raw) != plan["skillSha256"]:
+        raise Refused(hash_problem(file, raw, plan["skillSha256"],
+                                   f"{plan.file} $.skillSha256"))
+    return raw
 
 
 class Place(NamedTuple):
@@ -2162,6 +2194,22 @@ def equal_inputs(places: list[Place]) -> Iterator[str]:
         if other.family != place.family:
             yield (f"{place.name} and {other.name}: the same normalised input in different "
                    "families")
+
+
+def regex_verdict(pattern: str, output: str) -> str:
+    """pass, fail, or unknown after two seconds of processor time. Main thread only."""
+    def stop(*_: Any) -> None:
+        raise TimeoutError
+
+    before = signal.signal(signal.SIGVTALRM, stop)
+    signal.setitimer(signal.ITIMER_VIRTUAL, REGEX_SECONDS)
+    try:
+        return "pass" if re.search(pattern, output, re.MULTILINE) else "fail"
+    except (TimeoutError, RecursionError, MemoryError):
+        return "unknown"
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        signal.signal(signal.SIGVTALRM, before)
 
 
 def case_warnings(case: Case) -> Iterator[str]:
@@ -2479,22 +2527,6 @@ def qualify(rows: list[Judged], limits: Document | None) -> Document:
 # ---------------------------------------------------------------- Scoring
 
 
-def regex_verdict(pattern: str, output: str) -> str:
-    """pass, fail, or unknown after two seconds of processor time. Main thread only."""
-    def stop(*_: Any) -> None:
-        raise TimeoutError
-
-    before = signal.signal(signal.SIGVTALRM, stop)
-    signal.setitimer(signal.ITIMER_VIRTUAL, REGEX_SECONDS)
-    try:
-        return "pass" if re.search(pattern, output, re.MULTILINE) else "fail"
-    except (TimeoutError, RecursionError, MemoryError):
-        return "unknown"
-    finally:
-        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
-        signal.signal(signal.SIGVTALRM, before)
-
-
 def literal_verdict(test: Test, output: str, normalised: str) -> tuple[str, str | None]:
     """(verdict, reason) of a literal test on an output."""
     if test.kind == "regex":
@@ -2646,6 +2678,7 @@ def family_result(differences: dict[str, int]) -> Document:
     w, l, n = len(wins), len(losses), len(differences)
     return {"wins": wins, "losses": losses, "ties": n - w - l, "families": n,
             "pOneSided": decimal_text(one), "pTwoSided": decimal_text(two),
+            "pSignTest": decimal_text(sign_test(w, l)[0]),
             "netGainAtLeast": decimal_text(net_gain_lower(w, l, n), up=False),
             "netGainAtMost": decimal_text(-net_gain_lower(l, w, n))}
 
@@ -2852,11 +2885,12 @@ def sample_call(experiment: Experiment, plan: Bound, sample: Document, label: st
         environment, None, output.document)
 
 
-CALIBRATED = {"label": VERDICT, "slice": (TEXT, None), "criterionSha256": SHA, "sampleId": ID,
+CALIBRATED = {"label": VERDICT, "caseGroup": TEXT, "slice": (TEXT, None),
+              "criterionSha256": SHA, "sampleId": ID,
               "judgeIdentity": SHA, "pairSha256": SHA, "bound": Names(ANYTHING, LITERAL),
               **MOMENT}
 RAN = {"caseGroup": TEXT, "sourceId": TEXT, "normalisedInputSha256": SHA, "variant": TEXT,
-       "split": TEXT, "bound": Names(ANYTHING, LITERAL), **MOMENT}
+       "split": TEXT, **MOMENT}
 
 
 class Foreign(NamedTuple):
@@ -2917,7 +2951,8 @@ def judged_samples(calls: list[Call], terminals: list[Document], adjudicated: se
 
     A pair is measured once under a criterion and identity: the label, slice and judge's word of
     its first time stand, unless a third person decided about the label since; a pair that was
-    dropped still counts; one first judged under other criterion bytes does not.
+    dropped still counts, in place of any other of its family and label; one first judged under
+    other criterion bytes does not.
     """
     first: dict[tuple[str, ...], tuple[Document, Document]] = {}
     under: dict[str, str] = {}  # pair -> criterion of its first judgment
@@ -2928,9 +2963,12 @@ def judged_samples(calls: list[Call], terminals: list[Document], adjudicated: se
         under.setdefault(key[1], key[0])
         said, told = first.get(key, (pending, terminal))
         first[key] = said, told if told["status"] == "ok" else terminal
-    rows = []
+    rows, now = [], {call.subject["pairSha256"] for call in calls}
+    seen = {(key[0], said["label"], normalise(said["caseGroup"]))
+            for key, (said, _) in first.items() if key[1] not in now}
     for call, terminal in zip(calls, terminals, strict=True):
         mine = call.subject
+        family = mine["criterionSha256"], mine["label"], normalise(mine["caseGroup"])
         key = mine["criterionSha256"], mine["pairSha256"], mine["judgeIdentity"]
         said, told = first.pop(key, (mine, terminal))
         told = told if told["status"] == "ok" else terminal
@@ -2938,7 +2976,7 @@ def judged_samples(calls: list[Call], terminals: list[Document], adjudicated: se
             mine["sampleId"], key[0], said["slice"],
             mine["label"] if mine["sampleId"] in adjudicated else said["label"],
             told["verdict"],
-            told["status"] == "ok", under.get(key[1], key[0]) == key[0]))
+            told["status"] == "ok", under.get(key[1], key[0]) == key[0] and family not in seen))
     used = {(call.subject["criterionSha256"], call.subject["judgeIdentity"]) for call in calls}
     rows += [Judged(f"earlier {said['sampleId']}", key[0], said["slice"], said["label"],
                     told["verdict"], told["status"] == "ok", under[key[1]] == key[0])
@@ -3992,9 +4030,9 @@ def arms_for_calls(options: argparse.Namespace) -> tuple[Experiment, list[Arm]]:
         raise Refused(*(f"--case {name}: expected a case of {arms[0].plan.file}"
                         for name in wrong))
     experiment.settle_times()
-    if shared := repeated(arm.directory for arm in arms):
-        raise Refused(f"resultDir {shared[0]}: both plans use it; a result directory belongs "
-                      "to one plan")
+    if repeated(arm.directory for arm in arms):
+        raise Refused(f"{arms[1].plan.file}: $.resultDir: expected a directory of its own, got "
+                      f"that of {arms[0].plan.file}")
     for arm in arms:
         refuse_foreign(experiment, arm)
         if stored_score(experiment, arm) is not None and settled(experiment, arm).possible:
@@ -4008,7 +4046,7 @@ def refuse_foreign(experiment: Experiment, arm: Arm) -> None:
     names = receipt_names(experiment.root, arm.directory)
     for stem in [stem for stem, parts in sorted(names.items()) if "pending.json" in parts][:1]:
         file = f"{arm.directory}/{stem}.pending.json"
-        pending, _ = read_receipt(experiment.root, file, {"bound": Names(ANYTHING, LITERAL)})
+        pending, _ = read_receipt(experiment.root, file, MOMENT)
         experiment.expect(f"{file}: bound planSha256", arm.plan.sha256,
                           pending["bound"].get("planSha256"),
                           f"{arm.plan.file} needs a resultDir of its own")
@@ -4132,7 +4170,10 @@ def cmd_score(options: argparse.Namespace) -> int:
     document, output = score_document(arm, tally), f"{arm.directory}/score.json"
     if tally.stored is None:
         refuse_unfinished(options, tally, document["accounting"]["notCalled"])
-    new = publish_result(experiment.root, output, document)
+    if new := tally.stored is None:
+        publish_result(experiment.root, output, document)
+    else:
+        score_agrees(arm, tally)
     warn(experiment)
     told, money_told = document["totals"], document["accounting"]
     say(f"{synthetic(document)}{arm.plan['variant']} {arm.plan['split']}: {told['passed']} of "

@@ -38,7 +38,7 @@ Another candidate, or another policy, is another round: `draft diagnosis --round
 diagnosis-2.json, and what follows goes with it.
 
 The desk calls no model and spends nothing. It imports eval_loop.py and believes its receipts.
-Exit status: 0 done; 2 usage; 3 refused, and what was refused was not written.
+Exit status: 0 done; 2 usage; 3 refused, and what was refused was not written; 130 interrupted.
 """
 from __future__ import annotations
 
@@ -66,7 +66,9 @@ from typing import Any, Callable, Iterable, Iterator, NamedTuple
 sys.dont_write_bytecode = True
 HERE = pathlib.Path(__file__).resolve().parent
 PLACE = next((place for place in (HERE.parent, HERE) if (place / "eval_loop.py").is_file()),
-             HERE.parent)
+             None)
+if PLACE is None:
+    sys.exit(f"desk.py: eval_loop.py is missing; put it into {HERE.parent}")
 sys.path.insert(0, str(PLACE))
 import eval_loop  # noqa: E402  (the path above is where it lies)
 from eval_loop import Refused  # noqa: E402
@@ -74,7 +76,7 @@ from eval_loop import Refused  # noqa: E402
 # ---- Words ---------------------------------------------------------------------------------
 
 WIDTH = 80
-DONE, REFUSED = 0, 3
+DONE, REFUSED, INTERRUPTED = 0, 3, 130
 SPLITS = ("development", "heldout")
 PLANS = ("baseline-development-plan", "candidate-development-plan", "baseline-heldout-plan",
          "candidate-heldout-plan")
@@ -1585,8 +1587,18 @@ def inventory_rows(look: Look) -> Iterator[Row]:
     for split in SPLITS:
         role = f"{split}-cases"
         row = look.paper_row(role, inventory_words(desk, split))
+        if row.state == "missing" and (file := sealed(desk, split)):
+            yield Row(role, "sealed", f"{file} is not here: with its custodian until the "
+                                      "held-out plans are run")
+            continue
         yield row._replace(command=desk.command(("draft", *both))) if (
             row.state == "missing" and not desk.paper("calibration-plan")) else row
+
+
+def sealed(desk: Desk, split: str) -> str:
+    """Return the held-out inventory that the policy has sealed and somebody else keeps."""
+    return held(desk.document("policy").get("heldoutCases"), "file") if (
+        split == "heldout") else ""
 
 
 def calibration_rows(look: Look) -> Iterator[Row]:
@@ -1772,6 +1784,7 @@ def status_data(look: Look) -> dict[str, Any]:
     first, command = look.next()
     desk = look.desk
     return {"directory": str(desk.root), "round": desk.round,
+            "evidenceKind": held(desk.document("environment"), "evidenceKind"),
             "stages": [row._asdict() for row in look.rows],
             "stale": [stale._asdict() for causes in look.stale.values() for stale in causes],
             "money": look.money, "exposure": look.exposure,
@@ -1781,8 +1794,9 @@ def status_data(look: Look) -> dict[str, Any]:
 def print_status(look: Look) -> None:
     """Print everything that status tells."""
     desk = look.desk
-    round_words = f", round {desk.round}" if desk.round > 1 else ""
-    print(f"{desk.typed}{round_words}")
+    kind = held(desk.document("environment"), "evidenceKind")
+    print("SYNTHETIC evidence. " * (kind == "synthetic") + desk.typed
+          + f", round {desk.round}" * (desk.round > 1))
     for row in reached(look.rows):
         tell(f"{row.stage:28} {row.state:11}{row.text}".rstrip(), first="  ", rest=" " * 42)
     print_money(look.money)
@@ -1926,8 +1940,8 @@ def main(argv: list[str] | None = None) -> int:
         with contextlib.redirect_stdout(sys.stderr):
             tell(*(f"refused: {problem}" for problem in refusal.problems), rest="  ")
         return REFUSED
-    except BrokenPipeError:
-        return REFUSED
+    except (KeyboardInterrupt, BrokenPipeError):
+        return INTERRUPTED
     except OSError as error:
         print(f"refused: {error.filename or 'a file'}: {error.strerror}", file=sys.stderr)
         return REFUSED

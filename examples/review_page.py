@@ -58,7 +58,8 @@ DIFF_STEPS = 2_000_000     # comparisons that one word diff may take, and
 PAGE_STEPS = 100_000_000   # all of a page together: about a minute
 DIFF_LIMIT = 2_000_000     # characters of a text that is compared, or searched for a quote
 INLINE_LIMIT = 400         # characters of a name or reason within a line
-ROWS_SHOWN = 40            # rows of a picture, or links, before the rest is folded
+ROWS_SHOWN = 40            # rows of a picture before the rest is folded
+LINKS_SHOWN = 16           # links in the list of parts before it is folded
 
 # ---- Words ---------------------------------------------------------------------------------
 
@@ -103,8 +104,8 @@ class Html(str):
 # What a reader must not be shown as it is: control characters, changes of writing direction,
 # invisible spaces and tags, and what UTF-8 cannot carry. Joiners and marks of right-to-left
 # writing stay: they belong to texts.
-UNSEEN = re.compile("[\0-\b\v-\x1f\x7f-\x9f\u200b\u2028-\u202e\u2060-\u2069\ufeff\ufff9-\ufffb\ufffe\uffff"
-                    "\ud800-\udfff\U000e0000-\U000e0fff]+")
+UNSEEN = re.compile("[\0-\b\v-\x1f\x7f-\x9f\u200b\u2028-\u202e\u2060-\u2069\ufeff"
+                    "\ufff9-\ufffb\ufffe\uffff\ud800-\udfff\U000e0000-\U000e0fff]+")
 VOID_ELEMENTS = ("meta", "link")
 
 
@@ -146,9 +147,10 @@ def joined(*parts: Any) -> Html:
 
 
 def said(text: Any, most: int = INLINE_LIMIT) -> Html:
-    """Someone's own words within a line: cut when long, its writing direction kept to itself."""
+    """Someone's own words within a line: cut when long, their direction kept to themselves."""
     text = str(text)
-    return tag("bdi", text if len(text) <= most else f"{text[:most]}… ({len(text):,} characters)")
+    more = f"… ({len(text):,} characters)" if len(text) > most else ""
+    return tag("bdi", text[:most] + more)
 
 
 def folded(summary: Any, *parts: Any, **attributes: Any) -> Html:
@@ -445,7 +447,7 @@ class Pair(NamedTuple):
 
     def urgency(self) -> int:
         """Where it stands on the page: what speaks against the candidate first."""
-        alike = all(row["verdict"] == "pass" for side in self.sides for row in side.rows.values())
+        alike = all(side.passed(test) for side in self.sides for test in side.rows)
         return (0 if self.failing_critical() else 1 if self.changed(-1)
                 else 2 if self.changed(1) else 4 if alike else 3)
 
@@ -495,7 +497,7 @@ def read_review(document: str) -> Review:
             after.cases, read_sides(experiment, before), read_sides(experiment, after),
             strict=True)]
     calibration = arms["candidateHeldout"].calibration
-    lapsed = eval_loop.lapse(experiment.root, calibration, experiment.now) if calibration else None
+    lapsed = calibration and eval_loop.lapse(experiment.root, calibration, experiment.now)
     return Review(file, bound.sha256, told, arms, pairs, lapsed)
 
 
@@ -526,6 +528,11 @@ def line(start: Any, end: Any, kind: str) -> Html:
 def tick(place: Any, kind: str) -> Html:
     """A vertical line through a picture."""
     return tag("line", x1=across(place), x2=across(place), y1="0", y2="100%", class_=kind)
+
+
+def limit(place: Any) -> list[Html]:
+    """The mark of a registered limit, to be seen on a bar as well as beside it."""
+    return [tick(place, "halo"), tick(place, "limit")]
 
 
 def dot(place: Any, kind: str) -> Html:
@@ -598,9 +605,10 @@ def family_row(family: Family) -> list[Any]:
     shape = picture(words, *grid(0, Fraction(1, 2), 1), *doubt, line(before, after, way),
                     dot(before, "baseline"), dot(after, "candidate"))
     number = f"{family.passed[0]} → {family.passed[1]} of {family.total}"
-    if any(family.unknown):
-        number += f", unknown {family.unknown[0]} / {family.unknown[1]}"
-    return [said(family.name), shape, number]
+    doubts = [f"{unknown} of the {variant}'s unknown"
+              for variant, unknown in zip(VARIANTS, family.unknown) if unknown]
+    return [said(family.name), shape, joined(number, tag("small", ", ".join(doubts))
+                                             if doubts else None)]
 
 
 def family_picture(pairs: list[Pair]) -> Html:
@@ -628,18 +636,18 @@ def scale_end(values: Iterable[Fraction]) -> Fraction:
                  if most <= Fraction(end, 100)), Fraction(1))
 
 
-def bound_row(words: tuple[str, str], told: dict[str, Any], limit: Fraction | None,
+def bound_row(words: tuple[str, str], told: dict[str, Any], most: Fraction | None,
               end: Fraction) -> list[Any]:
     """One error class in the picture: what was seen, how large it can be, the limit."""
     bound, seen = Fraction(told["upperBound"]), Fraction(told["errors"], max(told["n"], 1))
-    missed = limit is not None and bound > limit
+    missed = most is not None and bound > most
     numbers = f"{told['errors']} of {told['n']}; at most {rate(bound)}"
-    if limit is not None:
-        numbers += f"; limit {rate(limit)}"
+    if most is not None:
+        numbers += f"; limit {rate(most)}"
     shape = picture(numbers, *grid(0, Fraction(1, 2), 1),
                     bar(0, bound / end, "missed" if missed else "bound"),
                     dot(seen / end, "seen"),
-                    tick(limit / end, "limit") if limit is not None else None)
+                    limit(most / end) if most is not None else None)
     return [joined(words[0], tag("small", words[1])), shape,
             joined(numbers, chip("bad", "above the limit") if missed else None)]
 
@@ -659,10 +667,11 @@ def judge_picture(groups: list[dict[str, Any]], limits: dict[str, Any] | None,
     scale = axis((0, "0 %"), (Fraction(1, 2), rate(end / 2)), (1, rate(end)))
     told = []
     if gain is not None and gain > 0:
-        told.append(table(("Gain", scale, "Of all held-out checks"), [[
-            "Candidate over baseline", picture(rate(gain, up=False), *grid(0, Fraction(1, 2), 1),
-                                               bar(0, gain / end, "gain")),
-            f"{rate(gain, up=False)} with every unknown against the candidate"]],
+        words = f"{rate(gain, up=False)} with every unknown against the candidate"
+        shape = picture(words, *grid(0, Fraction(1, 2), 1), bar(0, gain / end, "gain"))
+        told.append(table(
+            ("Gain", scale, "Of all held-out checks"),
+            [["Candidate over baseline", shape, words]],
             "The gain, on the scale of the judge's errors", "chart stack bounds"))
     for group in groups:
         rows = [bound_row(words, group[name], by_class.get(name), end)
@@ -674,8 +683,9 @@ def judge_picture(groups: list[dict[str, Any]], limits: dict[str, Any] | None,
                  tag("p", abstentions(group), class_="note"),
                  listed(said(text, 2000) for text in group["missed"]) if group["missed"]
                  else None]
+    joint = " for all together" if limits and limits["jointConfidence"] else ""
     keys = [(dot(Fraction(1, 2), "seen"), "share of errors seen"),
-            (bar(0, 1, "bound"), "how large it can be (one-sided 95 % bound)")]
+            (bar(0, 1, "bound"), f"how large it can be (one-sided 95 % bound{joint})")]
     keys += [(tick(Fraction(1, 2), "limit"), "registered limit")] if by_class else []
     return joined(legend(*keys), *told)
 
@@ -720,7 +730,7 @@ def money_picture(document: dict[str, Any]) -> Html:
                         "What the calls of each arm cost and took", "chart stack money"))
 
 
-# ---- Parts of the decision page -------------------------------------------------------------
+# ---- Parts of the decision page ------------------------------------------------------------
 
 
 def synthetic_note(kind: str) -> Html | None:
@@ -732,39 +742,53 @@ def synthetic_note(kind: str) -> Html | None:
 def answer(question: str, words: str, kind: str, *more: Any) -> Html:
     """One of the answers that the page opens with."""
     return tag("div", tag("dt", question), tag("dd", tag("strong", words, class_=kind),
-                                               *(tag("p", part) for part in more)))
+                                               *(tag("p", part) for part in more if part)))
 
 
 def outcome(review: Review) -> Html:
     """The answer: whether the threshold is met, whether an improvement is shown."""
-    told = review.document
-    hold = told["status"] == "hold"
+    told, policy = review.document, review.candidate.policy
     title, shown, kind, meaning = FINDINGS[told["finding"]]
-    families = told["heldout"]["families"]
-    scores = [told["heldout"]["scores"][variant] for variant in VARIANTS]
-    worst = told["worstCase"]
-    return tag("header", synthetic_note(told["evidenceKind"]), tag(
-        "p", f"{review.file}: Skill {review.candidate.policy['skillName']}, task "
-        f"{review.candidate.policy['taskId']}", class_="over"),
+    hold = told["status"] == "hold"
+    return tag(
+        "header", synthetic_note(told["evidenceKind"]),
+        tag("p", f"{review.file}: Skill {policy['skillName']}, task {policy['taskId']}",
+            class_="over"),
         tag("h1", tag("span", f"Threshold {'not met: hold' if hold else 'met'}."), " ",
             tag("span", f"{title}.")),
-        tag("dl", answer(
-            "Is the registered threshold met?", "No: hold" if hold else "Yes",
-            "bad" if hold else "good",
-            f"{count(len(told['reasons']), 'reason')} for a hold, listed below." if hold else
-            "Every registered gate is met with every unknown counted against the candidate. "
-            "That makes it eligible for your review; it accepts nothing."),
-            answer("Is an improvement shown?", shown, kind, meaning,
-                   f"Of {count(families['families'], 'held-out family', 'held-out families')}, "
-                   f"{len(families['wins'])} got better, {len(families['losses'])} worse, "
-                   f"{families['ties']} stayed equal; worst case for unknowns: {worst['wins']} "
-                   f"better, {worst['losses']} worse, p {eval_loop.short(worst['pOneSided'])}."),
-            answer("How many held-out checks pass?",
-                   f"{scores[0]['passed']:,} → {scores[1]['passed']:,} of "
-                   f"{scores[1]['total']:,}", "", "Baseline → candidate.",
-                   unknown_words(scores), f"{count(len(told['heldout']['checks']['fixed']), 'check')} "
-                   f"fixed, {len(told['heldout']['checks']['regressed']):,} regressed."),
-            class_="answers"), class_="page-head")
+        tag("dl", answer("Is the registered threshold met?", "No: hold" if hold else "Yes",
+                         "bad" if hold else "good", threshold_words(told)),
+            answer("Is an improvement shown?", shown, kind, meaning, family_words(told)),
+            check_answer(told), class_="answers"), class_="page-head")
+
+
+def threshold_words(told: dict[str, Any]) -> str:
+    """What the status means."""
+    if told["status"] == "hold":
+        return f"{count(len(told['reasons']), 'reason')} for a hold, listed below."
+    return ("Every registered gate is met with every unknown counted against the candidate. "
+            "That makes it eligible for your review; it accepts nothing.")
+
+
+def family_words(told: dict[str, Any]) -> str:
+    """Wins and losses by family, as they are and in the worst case."""
+    families, worst = told["heldout"]["families"], told["worstCase"]
+    return (f"Of {count(families['families'], 'held-out family', 'held-out families')}, "
+            f"{len(families['wins'])} got better, {len(families['losses'])} worse, "
+            f"{families['ties']} stayed equal; worst case for unknowns: {worst['wins']} "
+            f"better, {worst['losses']} worse, p {eval_loop.short(worst['pOneSided'])}.")
+
+
+def check_answer(told: dict[str, Any]) -> Html:
+    """How many held-out checks pass before and after."""
+    scores = [told["heldout"]["scores"][variant] for variant in VARIANTS]
+    checks = told["heldout"]["checks"]
+    return answer(
+        "How many held-out checks pass?",
+        f"{scores[0]['passed']:,} → {scores[1]['passed']:,} of {scores[1]['total']:,}", "",
+        "Baseline → candidate.", unknown_words(scores),
+        f"{count(len(checks['fixed']), 'check')} fixed, {len(checks['regressed']):,} "
+        "regressed.")
 
 
 def unknown_words(scores: list[dict[str, Any]]) -> str | None:
@@ -780,8 +804,8 @@ def hold_reasons(review: Review) -> Html:
     reasons = review.document["reasons"]
     if not reasons:
         return section("No reason for a hold", "reasons", tag(
-            "p", "No gate is missed, no critical check of the candidate fails, no held-out case "
-            "was exposed, and the judge's record stands."))
+            "p", "No gate is missed, no critical check of the candidate fails, no held-out "
+            "case was exposed, and the judge's record stands."))
     return section("Reasons for a hold", "reasons", tag("div", listed(
         said(reason, 2000) for reason in reasons), class_="against"))
 
@@ -789,8 +813,10 @@ def hold_reasons(review: Review) -> Html:
 def cautions(review: Review) -> Iterator[Any]:
     """What else an owner should know before deciding, a sentence each."""
     told = review.document
-    yield ("No person has checked the judge on these outputs yet. Read the judged checks below, "
-           "the fixed ones first; where you disagree, say so in humanReview of the decision.")
+    if told["judge"]:
+        yield ("No person has checked the judge on these outputs yet. Read the judged checks "
+               "below, the fixed ones first; where you disagree, say so in humanReview of the "
+               "decision.")
     yield from (said(text, 2000) for text in (*told["laxGates"], *told["candidateNotes"],
                                               *told["contradictoryTimes"]))
     yield ("One attempt a case: chance from run to run is not separated from the difference "
@@ -801,8 +827,8 @@ def cautions(review: Review) -> Iterator[Any]:
         yield (f"{count(len(told['otherReceipts']), 'Skill run')} of other plans in this "
                "experiment came before the end of these four.")
     if told["largestGapSeconds"] > 600:
-        yield (f"Up to {told['largestGapSeconds'] // 60:,} minutes lie between the two arms of a "
-               "case; the service may have changed meanwhile.")
+        yield (f"Up to {told['largestGapSeconds'] // 60:,} minutes lie between the two arms of "
+               "a case; the service may have changed meanwhile.")
     if len(told["programs"]) > 1:
         yield f"The receipts come from {len(told['programs'])} versions of eval_loop.py."
     if told["judge"]:
@@ -810,41 +836,44 @@ def cautions(review: Review) -> Iterator[Any]:
                f"{told['judge']['attemptNumber']}, labels {told['judge']['labelKind']}); it "
                f"expires at {told['judge']['expiresAtUtc']}.")
     if review.lapsed:
-        yield tag("strong", f"The judge's calibration is {review.lapsed} now: an accept would be "
-                  "refused.")
+        yield tag("strong", f"The judge's calibration is {review.lapsed} now: an accept would "
+                  "be refused.")
 
 
 def gate_row(gate: dict[str, Any]) -> list[Any]:
     """One gate: its meaning, the value found, the limit."""
     words, share = GATES.get(gate["gate"], (gate["gate"], False))
     least = gate["gate"].startswith("minimum")
-    got, limit = (rate(gate[name], up) if share else eval_loop.short(gate[name])
-                  for name, up in (("got", not least), ("limit", least)))
+    got, wanted = (rate(gate[name], up) if share else eval_loop.short(gate[name])
+                   for name, up in (("got", not least), ("limit", least)))
+    wanted = f"{'at least' if least else 'at most'} {wanted}"
     value, bound = (min(max(Fraction(gate[name]), Fraction(0)), Fraction(1))
                     for name in ("got", "limit"))
-    shape = picture(f"{got}, {'at least' if least else 'at most'} {limit}", *grid(0, 1),
-                    bar(0, value, "bound" if gate["met"] else "missed"), tick(bound, "limit"))
+    shape = picture(f"{got}, {wanted}", *grid(0, 1),
+                    bar(0, value, "bound" if gate["met"] else "missed"), limit(bound))
     shown = share or gate["gate"] == "maximumGainPValue"
     return [joined(words[0].upper() + words[1:], tag("small", gate["gate"])),
-            shape if shown else "", got, f"{'at least' if least else 'at most'} {limit}",
+            shape if shown else "", got, wanted,
             chip("good", "✓ met") if gate["met"] else chip("bad", "✗ missed")]
 
 
 def gates(review: Review) -> Html:
     """The registered gates."""
     return section("Gates", "gates", tag(
-        "p", "Registered in the policy before the first Skill call. Unknown checks count against "
-        "the candidate."), legend((bar(0, 1, "bound"), "found"),
+        "p", "Registered in the policy before the first Skill call. Unknown checks count "
+        "against the candidate."), legend((bar(0, 1, "bound"), "found"),
                                   (tick(Fraction(1, 2), "limit"), "registered limit")),
         table(("Gate", axis((0, "0"), (1, "1")), "Found", "Limit", "Result"),
-              map(gate_row, review.document["gates"]), "The registered gates", "chart stack gates"))
+              map(gate_row, review.document["gates"]), "The registered gates",
+              "chart stack gates"))
 
 
 def judged(review: Review) -> Html:
     """How far the judge can be relied on."""
     told = review.document["judge"]
     if told is None:
-        return section("Judge", "judge", tag("p", "No test of these cases is judged by a model."))
+        return section("Judge", "judge", tag(
+            "p", "No test of these cases is judged by a model."))
     record = review.candidate.calibration.document
     gain = next((Fraction(gate["got"]) for gate in review.document["gates"]
                  if gate["gate"] == "minimumHeldoutGain"), None)
@@ -872,10 +901,10 @@ def money(review: Review) -> Html:
         lines.append(f"{count(told['unknownCalls'], 'call')} of unknown cost: up to "
                      f"{told['reservedForUnknownUsd']} USD were reserved for them.")
     if all(each):
-        lines.append(f"A held-out Skill call cost {each[0]} USD with the baseline and {each[1]} "
-                     "USD with the candidate, on average.")
-    lines.append("These are the CLI's own estimates, not an invoice; people, hosting and earlier "
-                 "experiments are not in them.")
+        lines.append(f"A held-out Skill call cost {each[0]} USD with the baseline and "
+                     f"{each[1]} USD with the candidate, on average.")
+    lines.append("These are the CLI's own estimates, not an invoice; people, hosting and "
+                 "earlier experiments are not in them.")
     return section("Money and time", "money", tag("p", " ".join(lines)),
                    money_picture(review.document))
 
@@ -938,7 +967,7 @@ def paired_table(pairs: list[Pair]) -> Html:
                   if parts[1:] else None)
 
 
-# ---- Cases ----------------------------------------------------------------------------------
+# ---- Cases ---------------------------------------------------------------------------------
 
 
 class Look(NamedTuple):
@@ -1017,14 +1046,16 @@ def diff_marks(texts: list[str], look: Look,
                steps: Steps) -> tuple[list[list[Span]], Html | None]:
     """The marks of the words that differ, and a sentence about them."""
     if texts[0] == texts[1]:
-        return [[], []], tag("p", "The two are the same, character for character.", class_="note")
+        return [[], []], tag("p", "The two are the same, character for character.",
+                             class_="note")
     try:
         found = word_diff(*texts, steps)
     except TooLong:
         sizes = " and ".join(f"{len(text):,}" for text in texts)
-        return [[], []], tag("p", f"No word diff: with texts of {sizes} characters it would take "
-                             "too long. Nothing is marked as different.", class_="note")
-    note = None if any(found) else tag("p", "The two differ in white space only.", class_="note")
+        return [[], []], tag("p", f"No word diff: with texts of {sizes} characters it would "
+                             "take too long. Nothing is marked as different.", class_="note")
+    note = None if any(found) else tag("p", "The two differ in white space only.",
+                                       class_="note")
     return [[(start, end, mark) for start, end, _ in spans]
             for spans, mark in zip(found, look.marks)], note
 
@@ -1114,10 +1145,10 @@ def cases(review: Review, split: str, steps: Steps) -> Html:
     name = SPLIT_WORDS[split]
     return section(f"{name} cases", split, tag(
         "p", f"{count(len(pairs), 'case')}: {count(len(told['checks']['regressed']), 'check')} "
-        f"regressed, {len(told['checks']['fixed'])} fixed. Cases that speak against the candidate "
-        "come first and are unfolded."), paired_table(pairs), marks_legend(OPEN),
-        tag("p", "Folded parts are printed folded: unfold on the screen what you want on paper.",
-            class_="note on-paper"),
+        f"regressed, {len(told['checks']['fixed'])} fixed. Cases that speak against the "
+        "candidate come first and are unfolded."), paired_table(pairs), marks_legend(OPEN),
+        tag("p", "Folded parts are printed folded: unfold on the screen what you want on "
+            "paper.", class_="note on-paper"),
         *(case_part(pair, steps) for pair in sorted(pairs, key=Pair.urgency)))
 
 
@@ -1144,8 +1175,8 @@ def to_decide(review: Review) -> Html:
             **{f"score, {ARM_WORDS[name].lower()}": told["scoreSha256"][name] for name in ARMS},
             **{f"eval_loop.py {number}": digest
                for number, digest in enumerate(told["programs"], 1)}}
-    return section("To decide", "decide", tag("p", f"{needs}. The decision document binds these "
-                                              "two hashes:"), hash_table(hashes),
+    return section("To decide", "decide", tag("p", f"{needs}. The decision document binds "
+                                              "these two hashes:"), hash_table(hashes),
                    folded("All other hashes", hash_table(rest)))
 
 
@@ -1155,7 +1186,7 @@ def hash_table(hashes: dict[str, str]) -> Html:
                                        in hashes.items()), "Hashes", "hashes")
 
 
-# ---- Whole pages ----------------------------------------------------------------------------
+# ---- Whole pages ---------------------------------------------------------------------------
 
 MARKER = "<!doctype html>\n<!-- review page of eval_loop -->\n"
 
@@ -1163,8 +1194,8 @@ MARKER = "<!doctype html>\n<!-- review page of eval_loop -->\n"
 def whole_page(title: str, *parts: Any) -> str:
     """A complete page: no script, no address, and a policy that allows neither."""
     digest = base64.b64encode(hashlib.sha256(STYLE.encode()).digest()).decode()
-    policy = (f"default-src 'none'; style-src 'sha256-{digest}'; img-src data:; base-uri 'none'; "
-              "form-action 'none'")
+    policy = (f"default-src 'none'; style-src 'sha256-{digest}'; img-src data:; base-uri "
+              "'none'; form-action 'none'")
     head = tag("head", tag("meta", charset="utf-8"),
                tag("meta", http_equiv="Content-Security-Policy", content=policy),
                tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
@@ -1180,7 +1211,7 @@ def contents(links: dict[str, str]) -> Html:
     """The list of the page's parts."""
     told = tag("ol", *(tag("li", tag("a", words, href=f"#{anchor}"))
                        for anchor, words in links.items()))
-    return tag("nav", told if len(links) <= ROWS_SHOWN else folded("All parts", told),
+    return tag("nav", told if len(links) <= LINKS_SHOWN else folded("All parts", told),
                aria_label="Parts of this page")
 
 
@@ -1211,7 +1242,7 @@ def decision_page(review: Review) -> str:
         skill_change(review, steps), to_decide(review)))
 
 
-# ---- The blind page -------------------------------------------------------------------------
+# ---- The blind page ------------------------------------------------------------------------
 
 
 def drawn_sides(pairs: list[Pair]) -> dict[str, tuple[int, int]]:
@@ -1249,9 +1280,9 @@ def blind_page(review: Review, drawn: dict[str, tuple[int, int]]) -> str:
     head = tag("header", synthetic_note(review.document["evidenceKind"]),
                tag("p", f"Skill {review.candidate.policy['skillName']}", class_="over"),
                tag("h1", f"Blind reading of {count(len(pairs), 'held-out case')}"),
-               tag("p", "Each case shows two outputs, A and B. Which is the baseline and which the "
-                   "candidate was drawn anew for each case and stands in the key file alone. Note "
-                   "your verdict on each judged test, then open the key."),
+               tag("p", "Each case shows two outputs, A and B. Which is the baseline and which "
+                   "the candidate was drawn anew for each case and stands in the key file "
+                   "alone. Note your verdict on each judged test, then open the key."),
                marks_legend(BLIND), class_="page-head")
     links = {pair.anchor: pair.case.id for pair in pairs}
     return whole_page(f"Blind reading: {review.candidate.policy['skillName']}", laid_out(
@@ -1268,7 +1299,7 @@ def blind_key(review: Review, drawn: dict[str, tuple[int, int]], page: bytes) ->
                   for case, order in drawn.items()}}, indent=1) + "\n").encode()
 
 
-# ---- The calibration page -------------------------------------------------------------------
+# ---- The calibration page ------------------------------------------------------------------
 
 
 class Sample(NamedTuple):
@@ -1414,9 +1445,9 @@ def calibration_page(labelling: Labelling) -> str:
     head = tag("header", synthetic_note(plan["labelKind"]),
                tag("p", f"{plan.file}: task {plan['taskId']}", class_="over"),
                tag("h1", f"Labelling review of {count(len(samples), 'sample')}"),
-               tag("p", "Decide each sample for yourself before you ask for its labels. Samples "
-                   "stand in a drawn order and under numbers, because ids and order may tell the "
-                   f"label. {judged_now:,} of {len(samples):,} have been judged."),
+               tag("p", "Decide each sample for yourself before you ask for its labels. "
+                   "Samples stand in a drawn order and under numbers, because ids and order "
+                   f"may tell the label. {judged_now:,} of {len(samples):,} have been judged."),
                folded("Show the problems with the labels", listed(
                    said(text, 2000) for text in labelling.problems)) if labelling.problems
                else None, class_="page-head")
@@ -1428,14 +1459,15 @@ def calibration_page(labelling: Labelling) -> str:
     return whole_page("Labelling review", laid_out(head, links, *parts, sheet, end))
 
 
-# ---- Style ----------------------------------------------------------------------------------
+# ---- Style ---------------------------------------------------------------------------------
 
 LIGHT = """
   --page: #f7f6f3; --card: #ffffff; --ink: #1e1d1a; --soft: #5d5a53; --rule: #dcd9d1;
   --link: #1c4c9c; --good: #17643a; --good-back: #e1f1e6; --bad: #a0261c; --bad-back: #fce8e5;
   --unsure: #72500a; --unsure-back: #f7edd3; --gone-ink: #6b140c; --gone-back: #fbdcd7;
   --new-ink: #0e4526; --new-back: #d0eed9; --differs-ink: #3b2f66; --differs-back: #e4dffa;
-  --quote-ink: #33290a; --quote-back: #fff0b3; --quote-line: #9a7300; --banner-ink: #4c3a05; --banner-back: #fbedc0;
+  --quote-ink: #33290a; --quote-back: #fff0b3; --quote-line: #9a7300;
+  --banner-ink: #4c3a05; --banner-back: #fbedc0;
   --baseline: #6d6a63; --candidate: #1c4c9c; --won: #17643a; --lost: #a0261c; --faint: #d2cfc6;
   --judging: #7f97c4;
 """
@@ -1444,7 +1476,8 @@ DARK = """
   --link: #97bcff; --good: #86d7a2; --good-back: #16331f; --bad: #ffa79d; --bad-back: #421c17;
   --unsure: #eec877; --unsure-back: #372b0e; --gone-ink: #ffdad4; --gone-back: #5b231c;
   --new-ink: #d3f5de; --new-back: #1a4a2a; --differs-ink: #e6e0ff; --differs-back: #41367a;
-  --quote-ink: #fff4c2; --quote-back: #4d3f06; --quote-line: #dcb51c; --banner-ink: #f6e2a4; --banner-back: #3a2f0c;
+  --quote-ink: #fff4c2; --quote-back: #4d3f06; --quote-line: #dcb51c;
+  --banner-ink: #f6e2a4; --banner-back: #3a2f0c;
   --baseline: #aeaba3; --candidate: #97bcff; --won: #86d7a2; --lost: #ffa79d; --faint: #44474e;
   --judging: #56719f;
 """
@@ -1462,7 +1495,8 @@ a { color: var(--link); text-underline-offset: .15em; }
 :focus-visible { outline: 3px solid var(--link); outline-offset: 2px; border-radius: 2px; }
 .skip { position: absolute; left: -100rem; background: var(--card); padding: .5rem 1rem; }
 .skip:focus { left: 1rem; top: 1rem; z-index: 1; }
-.unseen { position: absolute; width: 1px; height: 1px; overflow: hidden; clip-path: inset(50%); }
+.unseen { position: absolute; width: 1px; height: 1px; overflow: hidden;
+  clip-path: inset(50%); }
 h1, h2, h3, h4, h5, h6 { line-height: 1.2; margin: 0; text-wrap: balance; font-weight: 650; }
 h1 { font-size: clamp(1.75rem, 1.2rem + 2.2vw, 2.75rem); letter-spacing: -.02em; }
 h1 > span { display: inline-block; }
@@ -1494,7 +1528,8 @@ main:focus { outline: none; }
   grid-template-columns: repeat(auto-fit, minmax(min(100%, 17rem), 1fr)); }
 .answers > div { border-top: 2px solid var(--ink); padding-top: .75rem; }
 .answers dt { color: var(--soft); }
-.answers strong { display: block; font-size: 1.75rem; line-height: 1.2; margin: .25rem 0 .5rem; }
+.answers strong { display: block; font-size: 1.75rem; line-height: 1.2;
+  margin: .25rem 0 .5rem; }
 .answers p { font-size: .9375rem; }
 .answers p + p { margin-top: .375rem; }
 .good { color: var(--good); } .bad { color: var(--bad); } .unsure { color: var(--unsure); }
@@ -1524,14 +1559,15 @@ tbody th { font-weight: 550; }
 circle.baseline { fill: var(--page); stroke: var(--baseline); stroke-width: 2.5; }
 circle.candidate { fill: var(--candidate); stroke: var(--page); stroke-width: 1; }
 circle.seen { fill: var(--ink); stroke: var(--page); }
-.limit { stroke: var(--ink); stroke-width: 2; }
+.limit { stroke: var(--ink); stroke-width: 2; } .halo { stroke: var(--page); stroke-width: 6; }
 rect.bound, rect.gain, rect.skill { fill: var(--candidate); } rect.missed { fill: var(--lost); }
 rect.gain { fill: var(--won); } rect.judging { fill: var(--judging); }
 .legend { list-style: none; padding: 0; display: flex; flex-wrap: wrap; gap: .25rem 1.25rem;
   color: var(--soft); font-size: .875rem; margin: .75rem 0 .5rem; }
 .legend li { display: flex; align-items: center; gap: .5rem; margin: 0; }
 .key { width: 1.25rem; height: 1rem; overflow: visible; }
-.chip { display: inline-block; white-space: nowrap; border-radius: .25rem; padding: 0 .4375rem; margin-right: .375rem;
+.chip { display: inline-block; white-space: nowrap; border-radius: .25rem; 
+  padding: 0 .4375rem; margin-right: .375rem;
   font-size: .875rem; line-height: 1.5; font-weight: 550; }
 .chip.good { background: var(--good-back); } .chip.bad { background: var(--bad-back); }
 .chip.unsure { background: var(--unsure-back); }
@@ -1641,11 +1677,12 @@ ins, del, mark { border-radius: .125rem; -webkit-box-decoration-break: clone;
   * { print-color-adjust: exact; -webkit-print-color-adjust: exact; }
   h2, h3, h4, h5, h6, summary, thead, .legend { break-after: avoid; }
   tr, .answers > div { break-inside: avoid; }
+  tbody tr:first-child { break-before: avoid; }
   section { margin-top: 2rem; }
 }
 """
 
-# ---- Files and the command line ---------------------------------------------------------------
+# ---- Files and the command line ------------------------------------------------------------
 
 
 def refuse_taken(path: str, force: bool, begins: bytes) -> None:
@@ -1653,13 +1690,14 @@ def refuse_taken(path: str, force: bool, begins: bytes) -> None:
     if not os.path.lexists(path):
         return
     if not force:
-        raise Refused(f"{path}: exists; name another file with --output or --key, or say --force")
+        raise Refused(f"{path}: exists; name another file with --output or --key, or say "
+                      "--force")
     if not stat.S_ISREG(os.lstat(path).st_mode):
         raise Refused(f"{path}: is no plain file; --force replaces an older page only")
     with open(path, "rb") as stream:
         if stream.read(len(begins)) != begins:
-            raise Refused(f"{path}: was not written by review_page.py; --force replaces an older "
-                          "page only, name another file")
+            raise Refused(f"{path}: was not written by review_page.py; --force replaces an "
+                          "older page only, name another file")
 
 
 def write_file(path: str, raw: bytes, force: bool) -> None:

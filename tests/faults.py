@@ -296,8 +296,8 @@ class Server:
         self.directory = directory
         directory.mkdir(parents=True, exist_ok=True)
         self.process = subprocess.Popen(
-            [sys.executable, *builder.program_flags(), __file__, program], stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE, encoding="ascii",
+            [sys.executable, *builder.program_flags(), __file__, program],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, encoding="ascii",
             env={"PATH": "/usr/bin:/bin", "PYTHONDONTWRITEBYTECODE": "1", "LANG": "C.UTF-8"})
 
     def run(self, experiment: builder.Experiment, words, env=None, **request) -> Done:
@@ -593,6 +593,13 @@ def side_by_side(benches: list[Bench], work, items) -> list:
         finally:
             for future in futures:
                 future.cancel()
+
+
+def all_asked_for(request) -> bool:
+    """Return whether every test function of this test's file was selected."""
+    selected = {item.originalname for item in request.session.items
+                if item.module is request.module}
+    return selected == {name for name in vars(request.module) if name.startswith("test_")}
 
 
 # ---- processes ---------------------------------------------------------------------------

@@ -14,6 +14,7 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import signal
 import subprocess
 
@@ -423,6 +424,13 @@ def processes_of(call_ids) -> dict[int, str]:
             for call_id in call_ids if call_id in line}
 
 
+def cli_of(call_id: str) -> int:
+    """The process id of the CLI that makes a call."""
+    found = list(processes_of([f"--session-id {call_id}"]))
+    assert len(found) == 1, f"call {call_id}: processes {found}"
+    return found[0]
+
+
 def left_over(experiment: RealExperiment) -> list[str]:
     """What the calls of an experiment left outside it: private directories and processes."""
     call_ids = experiment.call_ids()
@@ -455,6 +463,8 @@ class World:
         left = left_over(self.experiment)
         for number in processes_of(self.experiment.call_ids()):
             os.kill(number, signal.SIGKILL)
+        for call_id in self.experiment.call_ids():
+            shutil.rmtree(f"/tmp/{call_id}", ignore_errors=True)
         assert failure[0] is not None or not left, f"left behind: {left}"
 
     def requests_of(self, stem: str) -> list[dict]:

@@ -183,8 +183,31 @@ def test_four_calls_at_a_time_killed_at_any_moment_are_each_made_once(pair):
     STEPS_CRASHED["four at a time"] = len(moments)
 
 
-def test_the_steps_crashed_are_many():
+@pytest.mark.parametrize("stage", WHOLE)
+def test_a_name_appears_only_when_its_bytes_are_durable(pair, stage):
+    """No kill shows this, only the order of the steps does: a machine may lose its power."""
+    pair[0].restore(stage)
+    steps = pair[0].well().steps
+    links = [number for number, step in enumerate(steps) if step.startswith("link ")]
+    calls = sum(step.startswith("spawn") for step in steps)
+    assert len(links) == (2 * calls if stage in CALLING else 1)
+    for number in links:
+        draft = steps[number].split()[1]
+        assert max(at for at, step in enumerate(steps[:number]) if step == f"write {draft}") < (
+            at_fsync := steps.index(f"fsync {draft}")) < number
+        folder = next(at for at, step in enumerate(steps) if at > number
+                      and step.startswith("fsync "))
+        assert steps[folder].split()[1] in ("calibration", "baseline-development", "experiment")
+        assert not any(step.startswith("spawn") for step in steps[at_fsync:folder])
+        if draft.endswith(".terminal.json.tmp"):
+            stem = draft.removeprefix(".").removesuffix(".terminal.json.tmp")
+            for part in ("stdout", "stderr"):
+                assert steps.index(f"fsync {stem}.{part}") < steps.index(f"write {draft}")
+
+
+def test_the_steps_crashed_are_many(request):
     total = sum(STEPS_CRASHED.values())
-    print(f"\nRELIABILITY steps-crashed {total}")
-    if len(STEPS_CRASHED) == len(WHOLE) + 5:          # all tests of this file were asked for
+    print()
+    print(f"RELIABILITY steps-crashed {total}")
+    if faults.all_asked_for(request):
         assert total >= 400

@@ -395,10 +395,10 @@ LARGE = {
 
 
 @pytest.mark.parametrize("what", LARGE)
-def test_large_document_is_refused_soon_and_in_little_memory(desk, what):
+def test_large_document_is_checked_or_refused_soon_and_in_little_memory(desk, what):
     raw = LARGE[what]()
     desk.write("large.json", raw)
-    done = bounded(desk, "check", "large.json", expect=(3,))
+    done = bounded(desk, "check", "large.json", expect=(0, 3))
     assert len(done.stderr) < 20_000_000
     desk.path("large.json").unlink()
 

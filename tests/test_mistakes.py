@@ -48,7 +48,8 @@ class Mistake(NamedTuple):
 
 def change(file: str, **fields) -> Callable:
     """Return a slip or remedy that sets fields of a document."""
-    return lambda experiment, *_: experiment.edit(file, lambda document: document.update(fields))
+    return lambda experiment, *_: experiment.edit(
+        file, lambda document: document.update(fields))
 
 
 def item(file: str, path: str, value) -> Callable:
@@ -145,6 +146,12 @@ def without_links(experiment, *_) -> None:
     (experiment.root / "lib" / "sitecustomize.py").write_text(WITHOUT_LINKS)
 
 
+def linked(experiment, *_) -> None:
+    """Move a file out of the experiment and put a link in its place."""
+    experiment.path(FIRST).rename(experiment.root / "approved")
+    experiment.path(FIRST).symlink_to(experiment.root / "approved")
+
+
 def approved_without_reading(experiment, *_) -> None:
     """Approve a calibration before it was run."""
     experiment.write_approval()
@@ -172,7 +179,7 @@ CHECK_CASES = ("check", "development-cases.json")
 CALIBRATE = ("calibrate-run", "calibration-plan.json")
 RUN = ("run", PLAN)
 STALE = r"restore the approved bytes, or bind the new ones"
-TIME = r"now it is (?P<now>\S+)"
+TIME = r"(now it is|present time,) (?P<now>[^\s,]+)"
 BASELINE = plan("baseline", "development")
 DECIDE = ("decide", "comparison.json", "decision.json")
 
@@ -232,7 +239,7 @@ MISTAKES = [
     Mistake("a secret in the environment", "documents",
             change("environment.json", setEnvironment={"ANTHROPIC_API_KEY": "synthetic-key"}),
             CHECK_ENVIRONMENT, "environment.json", "$.setEnvironment",
-            "holding none of KEY TOKEN", change("environment.json", setEnvironment={})),
+            "with no KEY, TOKEN, SECRET", change("environment.json", setEnvironment={})),
     Mistake("a path with a backslash", "documents",
             item("development-cases.json", "cases.0.input.file", "cases\\d01\\input.txt"),
             CHECK_CASES, "development-cases.json", "$.cases[0].input.file", "with /",
@@ -279,8 +286,7 @@ MISTAKES = [
             both(lambda experiment, _: experiment.write(FIRST, "café\n"),
                  again("write_inventory", "development"))),
     Mistake("a link in place of a file", "documents",
-            lambda experiment: (experiment.path(FIRST).rename(experiment.root / "approved"),
-                                experiment.path(FIRST).symlink_to(experiment.root / "approved")),
+            linked,
             CHECK_CASES, FIRST, "$.cases[0].input", "a plain file is expected, no link",
             lambda experiment, _: (experiment.path(FIRST).unlink(),
                                    restore(FIRST)(experiment))),
@@ -295,8 +301,9 @@ MISTAKES = [
             both(BASELINE, skill_text("baseline", builder.BASELINE_SKILL + "Be brief.\n")),
             RUN, "SKILL.md", f"{PLAN} $.skillSha256", STALE, BASELINE),
     Mistake("a second file in the Skill project", "policy",
-            both(BASELINE, lambda experiment: experiment.write("skills/baseline/notes.md", "x")),
-            RUN, "skills/baseline", "notes.md", "move the other files out",
+            both(BASELINE, lambda experiment: experiment.write(
+                "skills/baseline/notes.md", "x")),
+            RUN, "skills/baseline", "notes.md", "move these out",
             lambda experiment, _: experiment.path("skills/baseline/notes.md").unlink()),
     Mistake("the Skill chooses its own model", "policy",
             both(skill_text("baseline", builder.BASELINE_SKILL.replace(
@@ -352,11 +359,12 @@ MISTAKES = [
             lambda experiment, match: experiment.command("judge", PLAN, expect=0)),
     Mistake("the candidate before the diagnosis", "baseline_development",
             lambda experiment: experiment.write("candidate-development-plan.json", {
-                **experiment.read(PLAN), "variant": "candidate", "projectDir": "skills/candidate",
+                **experiment.read(PLAN), "variant": "candidate",
+                "projectDir": "skills/candidate",
                 "skillSha256": experiment.sha(experiment.skill_file("candidate")),
                 "resultDir": "results/candidate-development"}),
             ("run", "candidate-development-plan.json"), "candidate-development-plan.json",
-            "$.diagnosis", "missing; a candidate development plan needs it",
+            "$.diagnosis", "a candidate development plan needs it; add it",
             both(again("write_diagnosis"), plan("candidate", "development"))),
     Mistake("a diagnosis of a check that passed", "baseline_development",
             both(lambda experiment: experiment.write_diagnosis(observedFailures=[
@@ -447,8 +455,8 @@ MISTAKES = [
             lambda experiment, _: experiment.path("spendings.json").rename(
                 experiment.path("spending.json"))),
     Mistake("a document of another kind", "policy",
-            lambda experiment: experiment.write(PLAN, experiment.read("policy.json")), RUN, PLAN,
-            "kind plan", "expected a document of kind plan, got policy", BASELINE),
+            lambda experiment: experiment.write(PLAN, experiment.read("policy.json")), RUN,
+            PLAN, "kind plan", "expected a document of kind plan, got policy", BASELINE),
     Mistake("a document that says nothing of its kind", "policy",
             lambda experiment: experiment.write(PLAN, {}), RUN, PLAN, "variant",
             "expected exactly one of the fields", BASELINE),
@@ -510,7 +518,7 @@ def test_wrong_usage_is_told_with_the_usage_and_exit_2(make, command):
     ("check", "."), ("check", "cases"), ("check", ""), ("check", "policy.json/"),
     ("check", "cases/d01/expected.json"), ("check", "environment.json", "/nowhere/x.json"),
     ("hash", "."), ("hash", "nowhere"), ("verify", "policy.json"), ("decide", "a", "b"),
-    ("compare", "environment.json"), ("run", "spending.json"),
+    ("compare", *["environment.json"] * 4), ("run", "spending.json"),
     ("run", "environment.json", "--case", "none")])
 def test_a_wrong_document_on_the_command_line_is_refused_by_its_name(make, command):
     experiment = make()

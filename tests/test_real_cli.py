@@ -35,7 +35,7 @@ from builder import (BASELINE_SKILL, CANDIDATE_SKILL, SKILL_NAME, STAND_IN, VARI
 from mock_api import MockApi, session_of
 from real_cli import (EXTRA_OUTCOMES, FLOOR, FUTURE_MODEL, JUDGE_MARK, JUDGED_OUTPUT,
                       MODEL, NO_PORT, OTHER_MODEL, OUTCOMES, PINNED, World, captured,
-                      cli_named_by, error, judge_rule, processes_of, structure, text,
+                      cli_named_by, cli_of, error, judge_rule, processes_of, structure, text,
                       version_line)
 
 VERSIONS = {"pinned": ("EVAL_LOOP_REAL_CLI", PINNED), "floor": ("EVAL_LOOP_FLOOR_CLI", FLOOR),
@@ -580,8 +580,7 @@ def bring_about(made: World, words: list[str], mark: tuple, situation: str) -> N
     running = made.experiment.start(*words)
     try:
         call_id = session_of(made.api.wait_for(*mark)[0])
-        (number,) = processes_of([call_id])
-        os.kill(number, getattr(signal, situation))
+        os.kill(cli_of(call_id), getattr(signal, situation))
         running.communicate(timeout=PATIENCE)
     finally:
         running.kill()
@@ -823,7 +822,7 @@ def test_call_outlives_its_program_and_the_next_command_uses_its_answer(held, na
     running.send_signal(getattr(signal, name))
     running.communicate(timeout=PATIENCE)
     assert running.returncode != 0
-    assert processes_of([call_id]), "the CLI is left its time"
+    assert cli_of(call_id), "the CLI is left its time"
     assert not held.experiment.receipts("d02"), "no further call"
     assert [receipt["kind"] for receipt in held.experiment.receipts("d01").values()] == [
         "pending"]
@@ -843,8 +842,7 @@ def test_call_whose_program_and_cli_were_killed_is_closed_and_never_repeated(hel
     running, call_id = start_and_wait(held)
     running.kill()
     running.communicate(timeout=PATIENCE)
-    (number,) = processes_of([call_id])
-    os.kill(number, signal.SIGKILL)
+    os.kill(cli_of(call_id), signal.SIGKILL)
     wait_until_gone(call_id)
     held.experiment.command("run", held.plan, expect=4)
     terminal = held.experiment.terminal("d01.run.")
