@@ -40,6 +40,7 @@ import errno
 import fcntl
 import functools
 import hashlib
+import itertools
 import json
 import math
 import os
@@ -63,6 +64,8 @@ Document = dict[str, Any]         # a parsed JSON object
 Parts = dict[str, set[str]]       # receipts of a directory: stem with number -> parts there
 
 FILE_LIMIT = 10_000_000           # bytes of any document, input, truth, or criterion
+SKILL_LIMIT = 300_000             # bytes of a SKILL.md; the CLI was measured up to this size
+FINDING_LIMIT = 100               # findings of one kind shown of a SKILL.md
 PROMPT_LIMIT = 10_000_000         # bytes on the CLI's standard input; it refuses 12 MB
 OUTPUT_LIMIT = 64 * 1024 * 1024   # bytes of one call's standard output or error
 ANSWER_LIMIT = 16 * 1024 * 1024   # bytes of output that are read as an answer; more is none
@@ -73,6 +76,7 @@ REGEX_SECONDS = 2                 # processor time of one regular expression
 GRACE = timedelta(minutes=5)      # how far an owner's clock may be ahead
 FLOOR_VERSION = (2, 1, 286)       # the oldest Claude Code CLI whose behaviour was measured
 BUILT_IN_SKILLS = ("doctor", "plugin-authoring")  # always listed, so no proof of loading
+NOTE_LENGTH = 20                  # the same, only noted
 LEAK_LENGTH = 40                  # normalised characters of held-out text no Skill may hold
 PRIVATE_ROOT = "/tmp"             # of private directories; the CLI tells the model their path
 TICK_SECONDS = 0.05               # how often running calls are looked at
@@ -229,6 +233,9 @@ def total(amounts: Iterable[Decimal]) -> Decimal:
 
 def normalise(text: str) -> str:
     """NFKC, case folded, white space folded and trimmed: how texts and names are compared."""
+    marks = "".join(re.escape(char) for char in set(text) if unicodedata.combining(char))
+    if marks:  # Unicode's stream-safe form: a longer run would take quadratic time
+        text = re.sub(f"([{marks}]{{30}})", "\\1\u034f", text)
     folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
     return WHITE.sub(" ", folded).strip()
 
@@ -461,8 +468,8 @@ def _is_rate(value: Any) -> bool:
 ID = matches("an id of 1 to 64 letters, digits, _ or -, no Windows device name",
              r"(?!(?i:con|prn|aux|nul|(com|lpt)[1-9])$)[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 LITERAL = matches("text without NUL", r"[^\0\ud800-\udfff]*")
-TEXT = Rule("text that is not blank, without NUL",
-            lambda value: LITERAL.test(value) and value.strip() != "")
+TEXT = Rule("text that is not blank, without NUL, at most 100,000 characters",
+            lambda value: LITERAL.test(value) and 0 < len(value.strip()) <= 100_000)
 SHA = matches("64 lower-case hex digits", r"[0-9a-f]{64}")
 PATH = Rule("a relative path inside the experiment, with /, no .. and no backslash",
             _plain_path)
@@ -2003,8 +2010,10 @@ KNOWN_KEYS = frozenset({"name", "description", "when_to_use", "argument-hint", "
 CHANGING_KEYS = frozenset({"model", "effort", "hooks", "context", "agent", "arguments", "shell",
                            "<<"})
 JUNK = re.compile(r"\.DS_Store|\._.*|Thumbs\.db", re.DOTALL)
-KEY_LINE = re.compile(r"""(?:"([^"]*)"|'([^']*)'|([^\s#'"{}\[\],&*!|>%@`?:-][^\s:]*|<<))"""
+FRONTMATTER = re.compile(r"\ufeff?---\s*\n(.*?)---", re.DOTALL)  # as the CLI finds it
+KEY_LINE = re.compile(r"""(?:"([^"\\]*)"|'([^']*)'|([^\s#'"{}\[\],&*!|>%@`?:-][^:]*?|<<))"""
                       r"""[ \t]*:(?:[ \t]+(.*))?""")
+QUOTED = re.compile(r"""("[^"]*"|'[^']*')\s*(#.*)?""")
 COMMAND = re.compile(r"(?P<before>\S?)!`[^`\n]*`|^[ \t]*(?:`{3,}|~{3,})[ \t]*(?P<fence>!)",
                      re.MULTILINE)
 EXPANDED = re.compile(r"(?<!\\)(\$[0-9]|\$\{CLAUDE_\w*\}?)")
@@ -2014,14 +2023,15 @@ def scan_skill(file: str, name: str, text: str) -> tuple[list[str], list[str]]:
     """What is wrong with a Skill's text, and what its owner should know: (problems,
     warnings)."""
     problems, warnings = [], []
-    for number, key, value in _frontmatter(text, problems, warnings, file):
-        where = f"{file}: line {number}: {key}"
+    for number, key, value in itertools.islice(_frontmatter(text, problems, warnings, file),
+                                               FINDING_LIMIT):
+        where, plain = f"{file}: line {number}: {key}", value.strip("'\"")
         if key in CHANGING_KEYS:
             problems.append(f"{where}: changes or executes something in the CLI; remove it to "
                             "measure the text")
-        elif key == "user-invocable" and value.strip("'\"").lower() != "true":
+        elif key == "user-invocable" and plain.lower() != "true":
             problems.append(f"{where}: such a Skill is never run by this program; remove it")
-        elif key == "name" and value.strip("'\"") != name:
+        elif key == "name" and plain != name:
             problems.append(f"{where}: expected {name} (the policy's skillName), got "
                             f"{shorten(value)}")
         elif value.startswith(("&", "*", "!")):
@@ -2035,49 +2045,65 @@ def scan_skill(file: str, name: str, text: str) -> tuple[list[str], list[str]]:
                             "meaning")
         if re.match(r"[^'\"|>\[{#].*: ", value):
             warnings.append(f"{where}: an unquoted value holds ': ', no valid YAML; quote it")
-    for match in COMMAND.finditer(text):
+    for match in itertools.islice(COMMAND.finditer(text), FINDING_LIMIT):
         what = "a command block" if match["fence"] else (
             "inline code that ends in ! is read as a command" if match["before"]
             else "a command")
-        problems.append(f"{file}: line {text.count(chr(10), 0, match.end()) + 1}: {what}; the "
-                        "CLI would execute it: reword it")
-    for match in EXPANDED.finditer(text):
-        warnings.append(f"{file}: line {text.count(chr(10), 0, match.start()) + 1}: {match[0]} "
-                        f"is replaced by the CLI; write \\{match[0]} to keep it")
+        problems.append(f"{file}: line {line_of(text, match.end())}: {what}; the CLI would "
+                        "execute it: reword it")
+    for match in itertools.islice(EXPANDED.finditer(text), FINDING_LIMIT):
+        warnings.append(f"{file}: line {line_of(text, match.start())}: {match[0]} is replaced "
+                        f"by the CLI; write \\{match[0]} to keep it")
     if text.startswith("\ufeff") or "\r" in text:
         warnings.append(f"{file}: a byte-order mark or CRLF line ends; the CLI gets these "
                         "bytes")
     return problems, warnings
 
 
+def line_of(text: str, position: int) -> int:
+    """The number of the line that a position is in."""
+    return text.count("\n", 0, position) + 1
+
+
 def _frontmatter(text: str, problems: list[str], warnings: list[str],
                  file: str) -> Iterator[tuple[int, str, str]]:
     """The top-level keys of a Skill's frontmatter, with line number and value; what is nested,
-    indented, a list or a comment is skipped. As the CLI does, it begins in the first line."""
-    lines = text.removeprefix("\ufeff").split("\n")
-    ends = [number for number, line in enumerate(lines) if line.rstrip() == "---"]
-    if ends[:1] != [0]:
+    a list, a comment or the rest of a value is skipped. As measured, it ends at the first ---,
+    wherever that stands, and its keys may all be indented."""
+    match = FRONTMATTER.match(text)
+    if not match:
+        if text.removeprefix("\ufeff").startswith("---"):
+            warnings.append(f"{file}: line 1: the frontmatter is not closed by ---; it is sent "
+                            "as text")
         return
-    if len(ends) == 1:
-        warnings.append(f"{file}: line 1: the frontmatter is not closed by ---; it is sent as "
-                        "text")
-        return
+    if match[1].rpartition("\n")[2].strip() or text[match.end():].partition("\n")[0].strip():
+        warnings.append(f"{file}: line {line_of(text, match.end())}: this --- ends the "
+                        "frontmatter for the CLI; what follows it is sent as text")
+    lines = re.split(r"\r\n|\r|\n", match[1].replace("\ufeff", ""))
+    depths = [len(line) - len(line.lstrip(" \t")) for line in lines]
+    top = next((depth for depth, line in zip(depths, lines, strict=True)
+                if line.strip() and line.lstrip()[0] != "#"), 0)
     seen = set()
-    for number, line in enumerate(lines[1:ends[1]], 2):
-        if not line.strip() or line[0] in " \t#-":
+    for number, (depth, line) in enumerate(zip(depths, lines, strict=True),
+                                           line_of(text, match.start(1))):
+        if depth > top or not line.strip() or line[depth] in "#-]}":
             continue
-        match = KEY_LINE.fullmatch(line.rstrip())
-        if not match:
+        found = KEY_LINE.fullmatch(line.strip())
+        if not found:
             problems.append(f"{file}: line {number}: expected 'key: value', got "
                             f"{shorten(line)}")
-            continue
-        key, value = match[1] or match[2] or match[3] or "", match[4] or ""
-        if key in seen:
+        key = (found and (found[1] or found[2] or found[3])) or ""
+        if key and key in seen:
             problems.append(f"{file}: line {number}: the key {shorten(key)} stands twice; "
                             "remove one, loaders keep different ones")
+        if len(problems) > FINDING_LIMIT:
+            return
         seen.add(key)
-        quoted = value[:1] in ("'", '"')
-        yield number, key, value if quoted else re.sub(r"(^|\s)#.*", "", value).strip()
+        value = (found and found[4]) or ""
+        quoted = QUOTED.fullmatch(value.strip())
+        if key:
+            value = quoted[1] if quoted else re.sub(r"(^|\s)#.*", "", value).strip()
+            yield number, key, value
 
 
 def read_skill(experiment: Experiment, plan: Bound, name: str) -> bytes:
@@ -2096,7 +2122,8 @@ def read_skill(experiment: Experiment, plan: Bound, name: str) -> bytes:
             f"{project}: expected only {wanted}, got also {', '.join(extra)}; the Skill may be "
             "unchanged: move these out, only one self-contained file is measured")
     try:
-        raw = experiment.built["skill", file] = read_bound(experiment.root, file)
+        raw = experiment.built["skill", file] = read_bound(experiment.root, file,
+                                                                    SKILL_LIMIT)
         text = same_skill(plan, file, raw).decode("utf-8")
         problems, warnings = scan_skill(file, name, text)
         experiment.problems += problems
@@ -2158,7 +2185,7 @@ def place_of(file: str, entry: Document, task: Bound) -> Place:
     """The place of a case or sample."""
     return Place(f"{file} {entry['id']}", normalise(entry["caseGroup"]),
                  normalise(entry["sourceId"]),
-                 sha256(visible(normalise(task.document)).encode()))
+                 sha256(normalise(task.document).encode("utf-8", "backslashreplace")))
 
 
 def cases_of(experiment: Experiment, inventory: Bound) -> list[Case]:
@@ -2227,22 +2254,20 @@ def case_warnings(case: Case) -> Iterator[str]:
                    "use a regex with \\b")
 
 
-def shared_run(candidate: str, baseline: str, text: str) -> str:
-    """The longest run of a held-out text, of at least 20 characters, that the candidate holds
-    and the baseline does not. All three normalised."""
-    longest = ""
-    for start in range(0, len(text) - 9, 10):  # any run of 20 holds one of these seeds of 10
-        seed, place = text[start:start + 10], -1
-        while (place := candidate.find(seed, place + 1)) >= 0:
-            here, there = max(0, start - 1_000), max(0, place - 1_000)
-            left = len(os.path.commonprefix([text[here:start][::-1],
-                                             candidate[there:place][::-1]]))
-            right = len(os.path.commonprefix([text[start:start + 1_000],
-                                              candidate[place:place + 1_000]]))
-            run = text[start - left:start + right]
-            if len(run) > len(longest) and run not in baseline:
-                longest = run
-    return longest if len(longest) >= 20 else ""
+def windows(text: str, length: int) -> set[str]:
+    """Every run of so many characters."""
+    return {text[start:start + length] for start in range(len(text) - length + 1)}
+
+
+def shared_run(text: str, short_runs: set[str], long_runs: set[str]) -> str:
+    """A run of a held-out text that is among the given ones: a long one if there is any."""
+    found = ""
+    for start in range(len(text) - NOTE_LENGTH + 1):
+        if text[start:start + NOTE_LENGTH] in short_runs:
+            found = found or text[start:start + NOTE_LENGTH]
+            if text[start:start + LEAK_LENGTH] in long_runs:
+                return text[start:start + LEAK_LENGTH]
+    return found
 
 
 def candidate_leaks(candidate: bytes, baseline: bytes,
@@ -2250,12 +2275,14 @@ def candidate_leaks(candidate: bytes, baseline: bytes,
     """Held-out text only in the candidate: (problems: long runs, notes: shorter ones,
     values)."""
     new, old = (normalise(raw.decode("utf-8", "replace")) for raw in (candidate, baseline))
+    runs = [windows(new, length) - windows(old, length)
+            for length in (NOTE_LENGTH, LEAK_LENGTH)]
     problems, notes = [], []
     for case in cases:
         for bound in (case.task, case.truth):
-            if run := shared_run(new, old, normalise(bound.document)):
+            if run := shared_run(normalise(bound.document), *runs):
                 told = f"{bound.file}: the candidate holds of it {shorten(run)}"
-                (problems if len(run) >= LEAK_LENGTH else notes).append(told)
+                (problems if len(run) == LEAK_LENGTH else notes).append(told)
         for test in case.tests:
             value = normalise(test.value or "")
             if test.kind == "contains" and value in new and value not in old:
@@ -3215,9 +3242,11 @@ def arm_of(experiment: Experiment, plan: Bound) -> Arm:
     before = predecessors(experiment, plan, policy)
     heldout_cases = experiment.at(policy, "heldoutCases")
     if plan["variant"] == "candidate" and before and heldout_cases.document:
-        leaks, _ = candidate_leaks(skill, before["baselineDevelopment"].skill,
-                                   cases_of(experiment, heldout_cases))
-        experiment.problems += [f"leakage: {leak}" for leak in leaks]
+        key = "leaks", sha256(skill)
+        if key not in experiment.built:
+            experiment.built[key] = candidate_leaks(skill, before["baselineDevelopment"].skill,
+                                                    cases_of(experiment, heldout_cases))
+        experiment.problems += [f"leakage: {leak}" for leak in experiment.built[key][0]]
     taken = {other.directory: other.plan.file for other in before.values()}
     if calibration:
         judge_plan = experiment.at(calibration.document, "calibrationPlan")
@@ -3479,7 +3508,7 @@ def comparison_document(experiment: Experiment, arms: dict[str, Arm], revoked: l
     tried = {receipt.pending["bound"].get("skillSha256") for receipt in others
              if (receipt.pending["variant"] == "candidate"
                  and receipt.pending["split"] == "development")}
-    _, notes = candidate_leaks(arm.skill, before.skill, arm.cases)
+    _, notes = experiment.built["leaks", sha256(arm.skill)]
     return {
         "kind": "comparison", "evidenceKind": evidence_kind(arm),
         "status": "hold" if reasons else "eligible-for-manual-review",

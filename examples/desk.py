@@ -245,15 +245,17 @@ def held(value: Any, name: str) -> str:
 
 def file_hash(path: pathlib.Path) -> str:
     """Return the hash of a file's bytes, read in a stream, or nothing when it is not there."""
-    try:
-        with open(path, "rb") as stream:
-            return hashlib.file_digest(stream, "sha256").hexdigest()
-    except OSError:
-        return ""
+    with contextlib.suppress(OSError):
+        if path.is_file():              # a pipe would never end
+            with open(path, "rb") as stream:
+                return hashlib.file_digest(stream, "sha256").hexdigest()
+    return ""
 
 
 def read_json(path: pathlib.Path) -> tuple[Any, str]:
     """Return a document and nothing, or None and why it cannot be read."""
+    if path.exists() and not path.is_file():
+        return None, "is no regular file"
     try:
         return eval_loop.parse_json(path.read_bytes()), ""
     except ValueError as error:
@@ -451,7 +453,7 @@ def offline(*words: str) -> tuple[list[str], list[str]]:
     streams = [io.TextIOWrapper(io.BytesIO(), "utf-8") for _ in range(2)]
     with contextlib.redirect_stdout(streams[0]), contextlib.redirect_stderr(streams[1]):
         eval_loop.main(list(words))
-    told, noted = ([line for line in text_of(stream)] for stream in streams)
+    told, noted = map(text_of, streams)
     return ([line for line in told if not line.startswith("next:")],
             [line.removeprefix("refused: ") for line in noted if line.startswith("refused: ")])
 
@@ -555,10 +557,12 @@ def plan_counts(desk: Desk, role: str) -> tuple[Counts, Counts]:
         (judgments if ".judge." in file else runs).open[open_state(desk, file)] += 1
     not_called = sum(row["reason"] == "not-called" for row in judged)
     judgments.todo = not_called - sum(judgments.open.values())
-    for row in tally.rows:
-        if row["verdict"] == "unknown" and row["reason"] != "not-called":
-            counts = judgments if row["kind"] == "judge" else runs
-            counts.unknown[row["reason"] or "the judge's own"] += 1
+    unknown = [row for row in tally.rows
+               if row["verdict"] == "unknown" and row["reason"] != "not-called"]
+    of_runs = {(row["caseId"], row["reason"]) for row in unknown if row["kind"] != "judge"}
+    runs.unknown.update(reason for _, reason in of_runs)
+    judgments.unknown.update(row["reason"] for row in unknown if row["kind"] == "judge"
+                             and (row["caseId"], row["reason"]) not in of_runs)
     return runs, judgments
 
 
@@ -691,10 +695,13 @@ def dumped(document: Any) -> str:
 
 def filled(desk: Desk, draft: Draft) -> tuple[dict[str, Any], Any]:
     """Return the document that the draft gives, and the one that is there (None: none)."""
-    there, trouble = read_json(desk.path(draft.file))
-    if there is None and os.path.lexists(desk.path(draft.file)):
-        raise Refused(f"{draft.file}: {trouble}; correct it, or move it away and draft again")
-    base = refreshed(desk, there) if isinstance(there, dict) else draft.template
+    there, trouble = None, ""
+    if os.path.lexists(desk.path(draft.file)):
+        there, trouble = read_json(desk.path(draft.file))
+        if not isinstance(there, dict):
+            raise Refused(f"{draft.file}: {trouble or 'is not a JSON object'}; correct it, or "
+                          "move it away and draft again")
+    base = refreshed(desk, there) if there is not None else draft.template
     document = overlay(proposed(base, draft.proposals), draft.facts)
     first = {"_": document["_"]} if "_" in document else {}
     notes = {"_read": list(draft.words)} if draft.words else {}
@@ -829,13 +836,13 @@ def draft_environment(desk: Desk) -> list[Draft]:
     """Return the environment, from the executable itself."""
     there = desk.document("environment")
     options = desk.options
-    cli = options.cli or there.get("claudeExecutable") or shutil.which("claude")
+    cli = options.cli or held(there, "claudeExecutable") or shutil.which("claude")
     if not cli:
         raise Refused("environment.json: $.claudeExecutable: no `claude` on PATH; say where it "
                       "is:\n" + desk.command(("draft", "environment", "--cli", "/path/claude")))
     path, version, digest = executable(cli)
     facts = {"claudeExecutable": path, "cliVersion": version, "cliSha256": digest}
-    if judge := options.judge_cli or there.get("judgeExecutable"):
+    if judge := options.judge_cli or held(there, "judgeExecutable"):
         names = ("judgeExecutable", "judgeCliVersion", "judgeCliSha256")
         facts |= dict(zip(names, executable(judge), strict=True))
     base = template("environment")
@@ -1288,13 +1295,16 @@ ROLE_OF = {kind: role for role, kind in reversed(DRAFTED_BY.items())}
 
 
 def bound_hashes(desk: Desk) -> set[str]:
-    """Return the hash of everything that receipts stand on, through the documents here."""
+    """Return the hash of everything that receipts and records stand on, through documents."""
     found: set[str] = set()
     for path in desk.root.rglob("*.pending.json"):
         document, _ = read_json(path)
         bound = document.get("bound") if isinstance(document, dict) else None
         found |= {value for value in (bound or {}).values() if isinstance(value, str)}
     hashes = {file_hash(desk.path(paper.file)): paper for paper in desk.papers}
+    made = [paper.document for paper in desk.papers if paper.role in PROGRAM_MADE]
+    found |= {value for document in (*made, read_json(desk.path(desk.record()))[0])
+              for value in leaves(document).values() if isinstance(value, str)}
     waiting = [digest for digest in found if digest in hashes]
     while waiting:
         for value in leaves(hashes[waiting.pop()].document).values():
@@ -1401,9 +1411,9 @@ class Stale(NamedTuple):
     why: str
 
 
-def bare_hashes(desk: Desk, paper: Paper) -> dict[str, str]:
-    """Return what the bare hashes of a document are of: field -> file."""
-    document = paper.document
+def bare_hashes(desk: Desk, paper: Paper) -> dict[str, tuple[str, str]]:
+    """Return what the bare hashes of a document are of: their path -> (hash, file)."""
+    document, receipts = paper.document, paper.document.get("terminalHashes")
     project = (held(document, "projectDir") if paper.role in PLANS
                else desk.project("candidate"))
     skill = f"{project}/.claude/skills/{desk.skill_name()}/SKILL.md"
@@ -1414,8 +1424,13 @@ def bare_hashes(desk: Desk, paper: Paper) -> dict[str, str]:
         "candidateSkillSha256": skill, "comparisonSha256": named(desk, "comparison"),
         "baselineScoreSha256": desk.score_file(PLANS[0]),
         "candidateDevelopmentScoreSha256": desk.score_file(PLANS[1])}
-    return {field: file for field, file in known.items()
-            if file and not held(document, field).startswith("FILL:") and field in document}
+    found = {f"$.{field}": (held(document, field), file) for field, file in known.items()}
+    directory = held(desk.document("calibration-plan"), "resultDir")
+    if isinstance(receipts, dict):
+        found |= {f"$.terminalHashes.{name}": (digest, f"{directory}/{name}")
+                  for name, digest in receipts.items()}
+    return {path: (digest, file) for path, (digest, file) in found.items()
+            if file and digest and not str(digest).startswith("FILL:")}
 
 
 def stale_in(desk: Desk, paper: Paper) -> list[Stale]:
@@ -1426,11 +1441,11 @@ def stale_in(desk: Desk, paper: Paper) -> list[Stale]:
         if digest and digest != reference["sha256"] and not list(placeholders(reference)):
             found.append(Stale(paper.file, path, reference["file"],
                                difference(desk, reference)))
-    for field, file in bare_hashes(desk, paper).items():
+    for path, (given, file) in bare_hashes(desk, paper).items():
         digest = file_hash(desk.path(file))
-        moved = field == "candidateSkillSha256" and paper.document[field] in desk.skills()
-        if digest and digest != paper.document[field] and not moved:
-            found.append(Stale(paper.file, f"$.{field}", file, ""))
+        moved = path == "$.candidateSkillSha256" and given in desk.skills()
+        if digest and digest != given and not moved:
+            found.append(Stale(paper.file, path, file, ""))
     return found
 
 
@@ -1545,7 +1560,7 @@ def instrument_rows(look: Look) -> Iterator[Row]:
 def material_rows(look: Look) -> Iterator[Row]:
     """Return the material of the cases and samples, until the inventories are drafted."""
     desk = look.desk
-    if all(desk.paper(f"{split}-cases") for split in SPLITS):
+    if all(desk.paper(f"{split}-cases") or sealed(desk, split) for split in SPLITS):
         return
     directories = [*((f"material/{split}", "cases") for split in SPLITS),
                    ("samples", "samples")]
@@ -1795,8 +1810,8 @@ def print_status(look: Look) -> None:
     """Print everything that status tells."""
     desk = look.desk
     kind = held(desk.document("environment"), "evidenceKind")
-    print("SYNTHETIC evidence. " * (kind == "synthetic") + desk.typed
-          + f", round {desk.round}" * (desk.round > 1))
+    print(("SYNTHETIC evidence. " if kind == "synthetic" else "") + desk.typed
+          + (f", round {desk.round}" if desk.round > 1 else ""))
     for row in reached(look.rows):
         tell(f"{row.stage:28} {row.state:11}{row.text}".rstrip(), first="  ", rest=" " * 42)
     print_money(look.money)

@@ -712,7 +712,7 @@ def spent_words(told: dict[str, Any]) -> Html:
     lines = [f"{told['knownUsd']} USD",
              f"{count(told['attempts'], 'call')}, {told['tokens']:,} tokens"]
     if served:
-        lines.append(f"{told['milliseconds'] / served / 1000:.1f} s each")
+        lines.append(f"{told['milliseconds'] / served / 1000:.1f}\N{NO-BREAK SPACE}s each")
     lines += [f"{told[name]} {words}" for name, words in (
         ("unserved", "unserved"), ("unknownCost", "of unknown cost")) if told[name]]
     return joined(lines[0], tag("small", ", ".join(lines[1:])))
@@ -1389,7 +1389,8 @@ def sample_part(number: int, sample: Sample) -> Html:
             "Show the judge's verdict",
             tag("p", verdict_word(sample.terminal["verdict"], sample.terminal["reason"])),
             *judge_words(sample.terminal, texts["output"].document),
-            text_block(texts["output"].document, spans, "The file") if spans else None))
+            [tag("p", "Its place in the output", class_="note"),
+             text_block(texts["output"].document, spans, "The file")] if spans else None))
     slice_words = tag("small", "slice ", said(entry["slice"])) if entry.get("slice") else None
     panels = [tag("div", tag("h4", name), text_block(texts[part].document, (), "The file"),
                   class_="panel") for name, part in (
@@ -1469,7 +1470,7 @@ LIGHT = """
   --quote-ink: #33290a; --quote-back: #fff0b3; --quote-line: #9a7300;
   --banner-ink: #4c3a05; --banner-back: #fbedc0;
   --baseline: #6d6a63; --candidate: #1c4c9c; --won: #17643a; --lost: #a0261c; --faint: #d2cfc6;
-  --judging: #7f97c4;
+  --judging: #6f8abf;
 """
 DARK = """
   --page: #16171a; --card: #1e2024; --ink: #e9e7e2; --soft: #aeaba3; --rule: #383b41;
@@ -1604,7 +1605,8 @@ pre { margin: 0; white-space: pre-wrap; overflow-wrap: anywhere; line-height: 1.
 .rest summary { font-size: .875rem; }
 blockquote { margin: 0; }
 .judgment + .judgment { margin-top: 1.75rem; }
-.judgment .note { margin: .375rem 0 .125rem; }
+.judgment .note, .asked .note { margin: .375rem 0 .125rem; }
+.asked details + details { margin-top: .75rem; }
 .note + .case { margin-top: 1.5rem; }
 table + .note, details + .note { margin-top: 1.25rem; }
 blockquote .text { background: var(--quote-back); color: var(--quote-ink); border: 0; }

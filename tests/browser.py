@@ -1,12 +1,13 @@
 """Headless Chromium, found and driven from its command line.
 
-    chromium = browser.found()               a Browser, or None where there is none
+    chromium = browser.needed(scratch)       a Browser, or the test is skipped
     chromium.dom(page)                       the document as the browser read it
     chromium.measured(page, SCRIPT, 400)     what a script finds in a page laid out 400 wide
     chromium.screenshot(page, target, 400, 900, dark=True)
     chromium.pdf(page, target)
 
-The executable is EVAL_LOOP_CHROMIUM, else the first of the usual names on PATH. Every start has
+The executable is EVAL_LOOP_CHROMIUM, else the first of the usual names on PATH; where there is
+none, EVAL_LOOP_REQUIRE_BROWSER=1 makes that a failure in place of a skip. Every start has
 its own HOME, TMPDIR and profile below the given directory, and no host name resolves. A
 headless window is never narrower than 500 pixels, so a page is laid out in a frame of the width
 that is asked for.
@@ -22,6 +23,8 @@ import re
 import shutil
 import subprocess
 import tempfile
+
+import pytest
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
 FLAGS = ("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
@@ -122,7 +125,9 @@ def scheme(dark: bool) -> str:
     return f"--blink-settings=preferredColorScheme={0 if dark else 1}"
 
 
-def found(scratch) -> Browser | None:
-    """Return a Browser with a scratch directory, or None where there is none."""
+def needed(scratch) -> Browser:
+    """Return a Browser with a scratch directory; skip or fail the test where there is none."""
     path = executable()
-    return Browser(path, scratch) if path else None
+    if path is None:
+        (pytest.fail if required() else pytest.skip)(SKIPPED)
+    return Browser(path, scratch)

@@ -614,6 +614,30 @@ def members(group: int) -> list[int]:
             if int(of_group) == group and not state.startswith("Z")]
 
 
+def pause_calls(experiment: builder.Experiment, number: int) -> list[int]:
+    """Stop each of the next `number` calls as it is received; return their processes.
+
+    Their rule must let them sleep a little after they are received, or hang.
+    """
+    paused: list[int] = []
+
+    def all_stopped() -> bool:
+        for row in experiment.call_log():
+            if row["pid"] not in paused:
+                os.kill(row["pid"], signal.SIGSTOP)
+                paused.append(row["pid"])
+        return len(paused) >= number
+
+    when(all_stopped)
+    return paused
+
+
+def resume_calls(paused: list[int]) -> None:
+    """Let paused calls go on."""
+    for pid in paused:
+        os.kill(pid, signal.SIGCONT)
+
+
 def end_left_running(experiment: builder.Experiment) -> None:
     """End the living processes of every call that the stand-in's log names."""
     for pid in left_running(experiment):

@@ -11,6 +11,7 @@ import fcntl
 import functools
 import io
 import json
+import os
 import pathlib
 import re
 import shlex
@@ -404,6 +405,17 @@ def test_a_draft_over_a_changed_input_shows_what_would_change_and_writes_nothing
     assert files(owner.directory) == before
 
 
+def test_an_approval_that_a_record_stands_on_is_not_updated(ready):
+    experiment = ready("calibrate")
+    experiment.edit("calibration-approval.json", lambda document: document.update(
+        calibrationPlanSha256="0" * 64))
+    record = experiment.read("calibration.json")
+    record["calibrationApproval"]["sha256"] = experiment.sha("calibration-approval.json")
+    experiment.write("calibration.json", record)
+    said = desk(experiment.directory, "draft", "approval", "--update", expect=3)
+    assert "receipts stand on its present bytes" in said.text
+
+
 def test_update_keeps_the_old_bytes_and_the_owners_words_and_asks_for_the_name_again(owner):
     until(owner, 6)                        # up to the policy, which no receipt binds yet
     owner.choose("policy.json", minimumHeldoutGain="0.3", _why="as agreed")
@@ -626,6 +638,24 @@ def running(ready):
     return experiment
 
 
+def test_a_judge_call_that_is_open_is_not_counted_as_to_do(ready):
+    experiment = ready("policy")
+    experiment.baseline_development()
+    experiment.path("results/baseline-development/score.json").unlink()
+    opened(experiment, "results/baseline-development/d01.grounded-1.judge.1")
+    counts = row_of(status(experiment.directory), "baseline-development judge")["counts"]
+    assert (counts["done"], counts["todo"], counts["interrupted"]) == (1, 0, 1)
+
+
+def test_a_call_that_ended_by_machinery_is_counted_once_whatever_its_number_of_checks(ready):
+    experiment = ready("policy")
+    experiment.rules({"purpose": "run", "times": 1, "stdout": "no json", "exit": 1})
+    experiment.write_plan("baseline", "development")
+    experiment.command("run", "baseline-development-plan.json")
+    told = row_of(status(experiment.directory), "baseline-development run")
+    assert sum(told["counts"]["unknown"].values()) == 1
+
+
 def run_row(experiment) -> dict:
     """Return the counts of the baseline's Skill calls in development."""
     return row_of(status(experiment.directory), "baseline-development run")["counts"]
@@ -706,6 +736,26 @@ def test_a_stale_document_that_receipts_stand_on_is_told_to_restore(finished):
     row = row_of(told, "development-cases")
     assert row["state"] == "stale"
     assert "restore the approved bytes of cases/d01/truth.txt" in row["wrong"][0]
+
+
+def test_an_approval_of_other_receipts_is_stale(ready):
+    experiment = ready("calibrate")
+    name = "s10-pass-1.calibrate.1.terminal.json"
+    experiment.edit("calibration-approval.json", lambda document: document.update(
+        terminalHashes={**document["terminalHashes"], name: "0" * 64}))
+    told = status(experiment.directory)["stale"]
+    assert {"document": "calibration-approval.json", "path": f"$.terminalHashes.{name}",
+            "file": f"results/calibration/{name}", "why": ""} in told
+
+
+def test_a_pipe_in_place_of_a_document_does_not_stop_status(owner):
+    until(owner, 2)
+    (owner.directory / "policy.json").unlink(missing_ok=True)
+    os.mkfifo(owner.directory / "policy.json")
+    (owner.directory / "material/development/d01/truth.txt").unlink()
+    os.mkfifo(owner.directory / "material/development/d01/truth.txt")
+    told = row_of(status(owner.directory), "policy")
+    assert told["wrong"] == ["policy.json: is no regular file"]
 
 
 def test_a_changed_cli_makes_the_environment_stale(make):

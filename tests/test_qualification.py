@@ -11,7 +11,7 @@ from fractions import Fraction
 
 import pytest
 
-from builder import LABELS, POOR_MARK, PROGRAM, QUOTE, Experiment, good, now, sha256
+from builder import LABELS, POOR_MARK, PROGRAM, Experiment, now, sha256
 from eval_loop import Judged, Refused, label_of, percent, qualify, upper_bound
 
 LIMITS = {"minimumPerClass": 10, "maximumFalsePassBound": "0.3",
@@ -523,6 +523,14 @@ def test_a_disagreement_that_nobody_settled_is_refused_before_paying(ready, chan
     refused(experiment, "calibrate-run", PLAN, saying=(word,))
 
 
+def test_a_sample_that_only_one_person_read_is_refused_where_two_are_required(make):
+    experiment = make(qualification={**LIMITS, "requireTwoReviewers": True}, per_label=2)
+    experiment.command("check", PLAN, expect=0)
+    experiment.edit(PLAN, lambda plan: plan["samples"][3].pop("secondReview") and None)
+    told = refused(experiment, "calibrate-run", PLAN, saying=("s10-fail-2", "secondReview"))
+    assert len(told.splitlines()) == 1
+
+
 def test_an_adjudicated_label_counts_and_both_reviews_stay(make):
     experiment = make(script=[judge_says("s10-pass-1", "fail")])
     experiment.edit(PLAN, lambda plan: disagreeing(plan, decided(humanVerdict="fail")))
@@ -888,48 +896,45 @@ def test_equal_inputs_in_one_family_are_accepted(make):
     experiment.command("check", experiment.write_policy(), expect=0)
 
 
-SECRET = "On Monday the till of the corner shop was counted three times over."
-SHORT = "the till was counted at noon sharp"          # 34 characters
+SECRET = "the till was counted thrice by 11:30, Sir"[:40]
 
 
 def leaking(make, text, **options):
-    """A candidate that holds a text, diagnosed, with h01's input holding SECRET and SHORT."""
-    experiment = make(judge=False, inputs={"h01": f"Task h01: {SECRET} But {SHORT} today."},
+    """An experiment whose candidate holds a text and whose held-out input holds SECRET."""
+    assert len(SECRET) == 40
+    experiment = make(development=1, judge=False, inputs={"h01": f"Task h01: <{SECRET}>"},
                       **options)
     path = experiment.path(experiment.skill_file("candidate"))
-    path.write_text(path.read_text() + text + "\n")
-    return experiment.walk(until="diagnose")
+    path.write_text(f"{path.read_text()}\nAlways say ({text}).\n")
+    return experiment
 
 
-def test_a_candidate_that_holds_heldout_text_is_refused_before_its_first_call(make):
-    experiment = leaking(make, SECRET.upper().replace(" ", "\n"))
+@pytest.mark.parametrize("form", [str, str.upper, lambda text: text.replace(" ", "\n  ")])
+def test_40_characters_of_a_heldout_text_are_refused_before_the_first_call(make, form):
+    experiment = leaking(make, form(SECRET)).walk(until="diagnose")
     plan = experiment.write_plan("candidate", "development")
     refused(experiment, "run", plan, saying=("cases/h01/input.txt",))
 
 
+def test_39_characters_and_a_literal_tests_value_are_listed_and_hold_nothing(make):
+    tests = {"h01": [{"id": "word", "kind": "contains", "critical": False,
+                      "value": "ALWAYS say"}]}
+    experiment = leaking(make, SECRET[:39], tests=tests, answers={
+        ("candidate", "h01"): "Always say nothing."}).walk(until="compare")
+    told = experiment.read("comparison.json")
+    assert told["status"] == "eligible-for-manual-review"
+    for file, text in (("input.txt", SECRET[:39].lower()), ("expected.json", "always say")):
+        assert any(f"cases/h01/{file}" in note and text in note
+                   for note in told["candidateNotes"]), file
+
+
 def test_a_candidate_may_hold_what_the_baseline_holds_already(make):
-    experiment = make(judge=False, inputs={"h01": f"Task h01: {SECRET}"})
+    experiment = make(development=1, judge=False, inputs={"h01": f"Task h01: <{SECRET}>"})
     for variant in ("baseline", "candidate"):
         path = experiment.path(experiment.skill_file(variant))
         path.write_text(path.read_text() + SECRET + "\n")
     experiment.walk(until="compare")
     assert experiment.read("comparison.json")["status"] == "eligible-for-manual-review"
-
-
-def test_a_shorter_run_of_heldout_text_is_listed_and_holds_nothing(make):
-    experiment = leaking(make, f"Say that {SHORT}.").walk(until="compare")
-    told = experiment.read("comparison.json")
-    assert told["status"] == "eligible-for-manual-review"
-    assert any("cases/h01/input.txt" in note and SHORT in note
-               for note in told["candidateNotes"])
-
-
-def test_a_literal_test_value_that_only_the_candidate_holds_is_listed(make):
-    tests = {"h01": [{"id": "word", "kind": "contains", "critical": False, "value": "Euros"}]}
-    experiment = leaking(make, "Write euros.", tests=tests)
-    experiment.walk(until="compare")
-    notes = experiment.read("comparison.json")["candidateNotes"]
-    assert any("cases/h01/expected.json" in note and "euros" in note for note in notes)
 
 
 # ---- Expiry and revocation -------------------------------------------------------------------
