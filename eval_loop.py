@@ -64,7 +64,7 @@ Document = dict[str, Any]         # a parsed JSON object
 Parts = dict[str, set[str]]       # receipts of a directory: stem with number -> parts there
 
 FILE_LIMIT = 10_000_000           # bytes of any document, input, truth, or criterion
-SKILL_LIMIT = 300_000             # bytes of a SKILL.md; the CLI was measured up to this size
+SKILL_LIMIT = 500_000             # bytes of a SKILL.md; the CLI was measured up to 300 kB
 FINDING_LIMIT = 100               # findings of one kind shown of a SKILL.md
 PROMPT_LIMIT = 10_000_000         # bytes on the CLI's standard input; it refuses 12 MB
 OUTPUT_LIMIT = 64 * 1024 * 1024   # bytes of one call's standard output or error
@@ -2014,7 +2014,8 @@ FRONTMATTER = re.compile(r"\ufeff?---\s*\n(.*?)---", re.DOTALL)  # as the CLI fi
 KEY_LINE = re.compile(r"""(?:"([^"\\]*)"|'([^']*)'|([^\s#'"{}\[\],&*!|>%@`?:-][^:]*?|<<))"""
                       r"""[ \t]*:(?:[ \t]+(.*))?""")
 QUOTED = re.compile(r"""("[^"]*"|'[^']*')\s*(#.*)?""")
-COMMAND = re.compile(r"(?P<before>\S?)!`[^`\n]*`|^[ \t]*(?:`{3,}|~{3,})[ \t]*(?P<fence>!)",
+COMMAND = re.compile(r"(?P<before>\S?)(?P<bang>!)`[^`]+`"
+                     r"|(?:`{3,}|^[ \t]*~{3,})[ \t]*(?P<fence>!)",
                      re.MULTILINE)
 EXPANDED = re.compile(r"(?<!\\)(\$[0-9]|\$\{CLAUDE_\w*\}?)")
 
@@ -2049,7 +2050,9 @@ def scan_skill(file: str, name: str, text: str) -> tuple[list[str], list[str]]:
         what = "a command block" if match["fence"] else (
             "inline code that ends in ! is read as a command" if match["before"]
             else "a command")
-        problems.append(f"{file}: line {line_of(text, match.end())}: {what}; the CLI would "
+        problems.append(f"{file}: line "
+                        f"{line_of(text, match.end('before' if match['bang'] else 'fence'))}: "
+                        f"{what}; the CLI would "
                         "execute it: reword it")
     for match in itertools.islice(EXPANDED.finditer(text), FINDING_LIMIT):
         warnings.append(f"{file}: line {line_of(text, match.start())}: {match[0]} is replaced "
@@ -2072,7 +2075,7 @@ def _frontmatter(text: str, problems: list[str], warnings: list[str],
     wherever that stands, and its keys may all be indented."""
     match = FRONTMATTER.match(text)
     if not match:
-        if text.removeprefix("\ufeff").startswith("---"):
+        if text.removeprefix("\ufeff").partition("\n")[0].strip() == "---":
             warnings.append(f"{file}: line 1: the frontmatter is not closed by ---; it is sent "
                             "as text")
         return

@@ -62,7 +62,7 @@ WARNED = {
     "key-with-a-blank": ["4 my key"], "dashes-in-a-value": ["3 ---"],
     "positions-and-variables-in-the-body": ["7 $5", "7 $1", "8 ${CLAUDE_SKILL_DIR}"],
     "unclosed": ["1 not closed"], "closed-by-dots": ["1 not closed"],
-    "carriage-returns-only": ["0 CRLF"],
+    "carriage-returns-only": ["1 not closed", "0 CRLF"],
 }
 
 # Refused: the line of each problem (*: any) and a word that it must hold.
@@ -169,10 +169,12 @@ def test_line_ends_of_an_editor_change_a_warning_and_nothing_else(name):
     text = text_of(name)
     if "\r" in text:
         return
-    problems, warnings = eval_loop.scan_skill("SKILL.md", NAME, text)
-    crlf = eval_loop.scan_skill("SKILL.md", NAME, text.replace("\n", "\r\n"))
-    assert crlf[0] == problems
-    assert [sentence for sentence in crlf[1] if "CRLF" not in sentence] == warnings
+    lf, crlf = (eval_loop.scan_skill("SKILL.md", NAME, form)
+                for form in (text, text.replace("\n", "\r\n")))
+    assert crlf[0] == lf[0]
+    without = [[one for one in told if "CRLF" not in one] for _, told in (lf, crlf)]
+    assert without[0] == without[1]
+    assert len(crlf[1]) == len(without[1]) + 1
 
 
 @pytest.mark.parametrize("name", ["7-day-note", "n" * 64, "a", "A_b"])
@@ -294,14 +296,18 @@ def test_a_file_of_another_spelling_is_not_the_skill(project, name):
     assert any(f"{PLACE}/SKILL.md: missing" in problem for problem in problems)
 
 
-def test_a_missing_project_and_a_directory_as_the_file_are_refused(project):
+def test_a_missing_project_is_refused(project):
+    status, problems, _ = project(shutil.rmtree)
+    assert status == 3 and any("SKILL.md: missing" in problem for problem in problems)
+
+
+def test_a_directory_in_place_of_the_file_is_refused(project):
     def turn_into_directory(top):
         (top / PLACE / "SKILL.md").unlink()
         (top / PLACE / "SKILL.md").mkdir()
 
-    assert project(turn_into_directory)[0] == 3
-    status, problems, _ = project(shutil.rmtree)
-    assert status == 3 and any("SKILL.md: missing" in problem for problem in problems)
+    status, problems, _ = project(turn_into_directory)
+    assert status == 3 and any("SKILL.md: " in problem for problem in problems)
 
 
 @pytest.mark.parametrize("name", sorted(NOT_UTF8))
@@ -329,11 +335,11 @@ def test_a_skill_that_is_not_the_approved_one_is_refused_saying_what_differs(pro
     assert ("only " in problems[0]) == bool(hint)
 
 
-def test_a_skill_above_ten_megabytes_is_refused_and_one_below_is_not(project):
-    for size, status in ((10_000_000, 0), (10_000_001, 3)):
+def test_a_skill_above_half_a_megabyte_is_refused_and_one_below_is_not(project):
+    for size, status in ((500_000, 0), (500_001, 3)):
         raw = SKILL + b"x" * (size - len(SKILL))
-        assert project(lambda top, raw=raw: (top / PLACE / "SKILL.md").write_bytes(raw),
-                       raw)[0] == status
+        told = project(lambda top, raw=raw: (top / PLACE / "SKILL.md").write_bytes(raw), raw)
+        assert told[0] == status, told[1]
 
 
 def test_problems_and_warnings_of_a_skill_are_those_of_its_scan(project):
