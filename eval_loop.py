@@ -1089,6 +1089,11 @@ def read_attempts(root: str, call: Call, names: Parts) -> list[Attempt]:
             same_bytes(f"{file}.terminal.json", told, rebuilt)
             digest = sha256(told)
         made.append(Attempt(len(made) + 1, file, pending, sha256(raw), terminal, digest))
+    for number in range(len(made) + 1,
+                        len(made) + 23):  # more attempts than any owner may allow
+        if names.get(f"{call.stem}.{number}", set()) & receipts:
+            raise Refused(f"{call.directory}/{call.stem}.{number}: stands after a gap; restore the "
+                          f"receipts of attempt {len(made) + 1}")
     return made
 
 
@@ -1795,10 +1800,11 @@ def expected_rules(document: Document) -> Iterator[str]:
     """Each test has what its kind needs; none twice; patterns compile."""
     tests = document["tests"]
     yield from repeated_ids(tests, "$.tests")
-    for _, value, _ in repeated((test["kind"], test.get("value"),
-                                 json.dumps(test.get("criterion")))
-                                for test in tests):
-        yield f"$.tests: two tests are equal ({shorten(value)}); a test counts once, remove one"
+    for name in repeated((test["kind"], test.get("criterion", {}).get("sha256") or (
+            test.get("value", "") if test["kind"] == "regex"
+            else normalise(test.get("value", ""))))
+            for test in tests):
+        yield f"$.tests: two tests are equal ({shorten(name)}); a test counts once, remove one"
     for index, test in enumerate(tests):
         where, judge = f"$.tests[{index}]", test["kind"] == "judge"
         needed, other = ("criterion", "value") if judge else ("value", "criterion")
@@ -2075,7 +2081,7 @@ def _frontmatter(text: str, problems: list[str], warnings: list[str],
     wherever that stands, and its keys may all be indented."""
     match = FRONTMATTER.match(text)
     if not match:
-        if text.removeprefix("\ufeff").partition("\n")[0].strip() == "---":
+        if text.removeprefix("\ufeff").startswith("---"):
             warnings.append(f"{file}: line 1: the frontmatter is not closed by ---; it is sent "
                             "as text")
         return
@@ -4117,8 +4123,14 @@ def cmd_run(options: argparse.Namespace) -> int:
     calls = [run_call(arm, case) for arm, case in alternating(arms, options.case)]
     refuse_large(calls)
     names = {arm.directory: receipt_names(experiment.root, arm.directory) for arm in arms}
+    judged = {(directory, stem.split(".")[0]): stem for directory, stems in names.items()
+              for stem in stems if ".judge." in stem}
     for call in calls:
-        work.add(call, read_attempts(experiment.root, call, names[call.directory]))
+        made = read_attempts(experiment.root, call, names[call.directory])
+        if not made and (stem := judged.get((call.directory, call.subject["caseId"]))):
+            raise Refused(f"{call.directory}/{stem}: judges a run whose receipts are gone; "
+                          f"restore those of {call.stem}.1, it is not run again")
+        work.add(call, made)
     calling = calling_for(experiment, options, arms[0].environment, False, lambda: None)
     documents = " ".join(options.documents)
     judged = any(test.kind == "judge" for case in arms[0].cases for test in case.tests)

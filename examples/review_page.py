@@ -55,10 +55,11 @@ SHOWN_LIMIT = 200_000      # characters of one text that are put on the page
 HEAD_CHARACTERS = 1_600    # of a longer text that are seen before it is unfolded
 HEAD_LINES = 24
 DIFF_STEPS = 2_000_000     # comparisons that one word diff may take, and
-PAGE_STEPS = 100_000_000   # all of a page together: about a minute
+PAGE_STEPS = 100_000_000   # characters and comparisons of a whole page: about a minute
 DIFF_LIMIT = 2_000_000     # characters of a text that is compared, or searched for a quote
 INLINE_LIMIT = 400         # characters of a name or reason within a line
 ROWS_SHOWN = 40            # rows of a picture before the rest is folded
+CASES_UNFOLDED = 8         # cases that speak against the candidate, unfolded from the start
 LINKS_SHOWN = 16           # links in the list of parts before it is folded
 
 # ---- Words ---------------------------------------------------------------------------------
@@ -230,7 +231,7 @@ class TooLong(Exception):
 
 
 class Steps:
-    """How many comparisons the word diffs of one page may still take."""
+    """How many characters and comparisons the word diffs of one page may still take."""
 
     def __init__(self, total: int = PAGE_STEPS, each: int = DIFF_STEPS) -> None:
         self.left, self.each = total, each
@@ -294,7 +295,8 @@ def word_diff(left: str, right: str, steps: Steps) -> tuple[list[Span], list[Spa
 
     White space is not compared.
     """
-    if max(len(left), len(right)) > DIFF_LIMIT:
+    steps.left -= len(left) + len(right)
+    if max(len(left), len(right)) > DIFF_LIMIT or steps.left < 0:
         raise TooLong
     words = [list(TOKEN.finditer(text)) for text in (left, right)]
     runs = changed_runs(*([match[0] for match in part] for part in words), steps)
@@ -773,10 +775,13 @@ def threshold_words(told: dict[str, Any]) -> str:
 def family_words(told: dict[str, Any]) -> str:
     """Wins and losses by family, as they are and in the worst case."""
     families, worst = told["heldout"]["families"], told["worstCase"]
-    return (f"Of {count(families['families'], 'held-out family', 'held-out families')}, "
-            f"{len(families['wins'])} got better, {len(families['losses'])} worse, "
-            f"{families['ties']} stayed equal; worst case for unknowns: {worst['wins']} "
-            f"better, {worst['losses']} worse, p {eval_loop.short(worst['pOneSided'])}.")
+    found, least = ((len(families["wins"]), len(families["losses"])),
+                    (worst["wins"], worst["losses"]))
+    doubt = (f"; in the worst case for unknown checks {least[0]} better, {least[1]} worse"
+             if found != least else "")
+    of = count(families["families"], "held-out family", "held-out families")
+    return (f"Of {of}, {found[0]} got better, {found[1]} worse, {families['ties']} stayed "
+            f"equal{doubt}. One-sided p = {eval_loop.short(worst['pOneSided'])}.")
 
 
 def check_answer(told: dict[str, Any]) -> Html:
@@ -1126,8 +1131,8 @@ def case_body(pair: Pair, sides: list[Side], look: Look, steps: Steps) -> list[A
             tag("h4", "Truth and input"), materials(pair.case), told[1]]
 
 
-def case_part(pair: Pair, steps: Steps) -> Html:
-    """One case of the decision page, unfolded when it speaks against the candidate."""
+def case_part(pair: Pair, unfolded: bool, steps: Steps) -> Html:
+    """One case of the decision page."""
     facts = [part for part in (
         f"family {pair.case.family}" if pair.case.family != pair.case.id else "",
         f"slice {pair.case.slice}" if pair.case.slice else "") if part]
@@ -1135,21 +1140,21 @@ def case_part(pair: Pair, steps: Steps) -> Html:
                                                        class_="passed"), change_chips(pair),
                tag("small", said(", ".join(facts), 120)) if facts else None)
     return tag("details", head, *case_body(pair, list(pair.sides), OPEN, steps), class_="case",
-               id=pair.anchor, open=pair.urgency() < 2)
+               id=pair.anchor, open=unfolded)
 
 
 def cases(review: Review, split: str, steps: Steps) -> Html:
     """The cases of one split."""
-    pairs = review.pairs[split]
-    told = review.document[split]
+    pairs, told = sorted(review.pairs[split], key=Pair.urgency), review.document[split]
     name = SPLIT_WORDS[split]
     return section(f"{name} cases", split, tag(
         "p", f"{count(len(pairs), 'case')}: {count(len(told['checks']['regressed']), 'check')} "
         f"regressed, {len(told['checks']['fixed'])} fixed. Cases that speak against the "
-        "candidate come first and are unfolded."), paired_table(pairs), marks_legend(OPEN),
+        "candidate come first, unfolded."), paired_table(pairs), marks_legend(OPEN),
         tag("p", "Folded parts are printed folded: unfold on the screen what you want on "
             "paper.", class_="note on-paper"),
-        *(case_part(pair, steps) for pair in sorted(pairs, key=Pair.urgency)))
+        *(case_part(pair, place < CASES_UNFOLDED and pair.urgency() < 2, steps)
+          for place, pair in enumerate(pairs)))
 
 
 def skill_change(review: Review, steps: Steps) -> Html:

@@ -56,7 +56,7 @@ OUTPUT = "Shop {0} took 1234 euros. Checked against the till of shop {0}."
 MISSED: list[str] = []
 
 
-# ---- tables ---------------------------------------------------------------------------------
+# ---- tables ----------------------------------------------------------------------------------
 
 
 def heading(title: str, *columns: str) -> None:
@@ -87,7 +87,7 @@ def times(value: float) -> str:
     return f"{value:.2f} x"
 
 
-# ---- processes ------------------------------------------------------------------------------
+# ---- processes -------------------------------------------------------------------------------
 
 
 def measured(words: list[str], directory: pathlib.Path) -> tuple[float, float, int]:
@@ -184,7 +184,7 @@ for path in paths:
 """
 
 
-# ---- forged experiments -----------------------------------------------------------------------
+# ---- forged experiments ----------------------------------------------------------------------
 
 
 class Forged(builder.Experiment):
@@ -218,6 +218,8 @@ class Forged(builder.Experiment):
 
     def calibrate(self, expect=0):
         """Forge every sample's receipts, approve them, write calibration.json."""
+        if not self.judged:
+            return None
         experiment, plan = self.opened("calibration-plan.json", "calibration-plan")
         calls, _ = eval_loop.sample_calls(experiment, plan)
         for call in calls:
@@ -317,7 +319,7 @@ def forge_worker(root: str, cli: str, size: str, criteria: str, per_label: str) 
     return {"directory": str(made.directory)}
 
 
-# ---- the stand-in -----------------------------------------------------------------------------
+# ---- the stand-in ----------------------------------------------------------------------------
 
 STAND_IN_C = r"""
 #include <stdio.h>
@@ -373,7 +375,7 @@ def stand_in(path: pathlib.Path, microseconds: int) -> str:
     return "a shell script, since there is no cc"
 
 
-# ---- calls ------------------------------------------------------------------------------------
+# ---- calls -----------------------------------------------------------------------------------
 
 
 class Timed:
@@ -441,7 +443,8 @@ def bare_calls(source: pathlib.Path, target: str, cli: str, skill: bytes | None)
             os.makedirs(f"{private}/{part}", mode=0o700)
         if skill is not None:
             os.makedirs(f"{private}/w/.claude/skills/{builder.SKILL_NAME}")
-            with open(f"{private}/w/.claude/skills/{builder.SKILL_NAME}/SKILL.md", "xb") as made:
+            place = f"{private}/w/.claude/skills/{builder.SKILL_NAME}"
+            with open(f"{place}/SKILL.md", "xb") as made:
                 made.write(skill)
         with (tempfile.TemporaryFile(dir=private) as unnamed,
               open(f"{target}/{stem}.stdout", "xb") as stdout,
@@ -511,7 +514,7 @@ def measure_hashing(scratch: pathlib.Path) -> None:
         missed=memory["peak"] > 60e6)
 
 
-# ---- scale ------------------------------------------------------------------------------------
+# ---- scale -----------------------------------------------------------------------------------
 
 
 def offline_commands() -> dict[str, list[str]]:
@@ -532,8 +535,9 @@ def measure_scale(scratch: pathlib.Path, rounds: int, large: bool) -> None:
     spent: dict[tuple[str, int], float] = {}
     for size in (*SIZES, LARGE_SIZE) if large else SIZES:
         began = time.perf_counter()
-        directory = pathlib.Path(worker("forge", scratch / f"size-{size}", cli, size,
-                                        CRITERIA, SAMPLES_PER_LABEL, directory=scratch)["directory"])
+        directory = pathlib.Path(worker(
+            "forge", scratch / f"size-{size}", cli, size, CRITERIA, SAMPLES_PER_LABEL,
+            directory=scratch)["directory"])
         heading(f"4 x {size} cases, forged in {time.perf_counter() - began:.0f} s", "wall",
                 "processor", "floor", "ratio wall", "ratio proc.", "growth", "opens/file")
         for name, words in offline_commands().items():
@@ -576,7 +580,7 @@ def scale_row(name: str, words: list[str], size: int, directory: pathlib.Path, r
         print(f"    opened {count} times: {os.path.relpath(path, directory)}")
 
 
-# ---- cold start -------------------------------------------------------------------------------
+# ---- cold start ------------------------------------------------------------------------------
 
 
 def measure_start(scratch: pathlib.Path, rounds: int) -> None:
@@ -607,7 +611,7 @@ def measure_start(scratch: pathlib.Path, rounds: int) -> None:
     shutil.rmtree(directory.parent)
 
 
-# ---- jobs -------------------------------------------------------------------------------------
+# ---- jobs ------------------------------------------------------------------------------------
 
 
 def jobs_worker(root: str, cases: str, rounds: str) -> dict:

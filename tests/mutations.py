@@ -1,4 +1,4 @@
-"""Seeded mutators: JSON leaf by leaf, bytes, captured outputs; and commands said in this process.
+"""Seeded mutators of JSON and bytes, and commands said in this process.
 
 A parsed document keeps what a Python dict loses: an object is a `Pairs` (it bears a key twice),
 and a token such as NaN or 1e999 is a `Raw` (it is written as it stands). A place in it is a
@@ -153,7 +153,8 @@ KINDS = ("value", "type", "delete", "add", "duplicate")
 # ---- bytes ---------------------------------------------------------------------------------
 
 BYTE_MUTATORS = {
-    "flip a bit": lambda raw, dice: _at(raw, dice, lambda byte: bytes([byte ^ 1 << dice.randrange(8)])),
+    "flip a bit": lambda raw, dice: _at(raw, dice, lambda byte: bytes(
+        [byte ^ 1 << dice.randrange(8)])),
     "another byte": lambda raw, dice: _at(raw, dice, lambda byte: bytes([dice.randrange(256)])),
     "a byte less": lambda raw, dice: _at(raw, dice, lambda byte: b""),
     "a byte twice": lambda raw, dice: _at(raw, dice, lambda byte: bytes([byte]) * 2),
@@ -199,17 +200,22 @@ def _piece(raw: bytes, dice: random.Random, change) -> bytes:
 # ---- structure -----------------------------------------------------------------------------
 
 STRANGE = [
-    None, True, False, 0, -1, 1, 2**63, Raw("1" + "0" * 4000), Raw("9" * 5000), Raw("-" + "9" * 5000),
-    Raw("1e999"), Raw("-1e999"), Raw("1e-999"), Raw("1E+99999999999999999999"), Raw("0." + "3" * 900),
-    Raw("NaN"), Raw("Infinity"), Raw("-Infinity"), Raw("-0"), Raw("-0.0"), Raw("1.0"), Raw("01"), Raw("0x10"),
-    "", " ", "\0", "\ud800", "\udfff\ud800", "\u202e\u2066", "null", "true", "x" * 100_000, Pairs(), [],
-    [[]], Pairs([("", "")]), Pairs([("a", 1), ("a", 2)]), Pairs([("\ud83d", "\ude00")]),
+    None, True, False, 0, -1, 1, 2**63, Raw("1" + "0" * 4000), Raw("9" * 5000),
+    Raw("-" + "9" * 5000), Raw("1e999"), Raw("-1e999"), Raw("1e-999"),
+    Raw("1E+99999999999999999999"), Raw("0." + "3" * 900), Raw("NaN"), Raw("Infinity"),
+    Raw("-Infinity"), Raw("-0"), Raw("-0.0"), Raw("1.0"), Raw("01"), Raw("0x10"), "", " ", "\0",
+    "\ud800", "\udfff\ud800", "\u202e\u2066", "null", "true", "x" * 100_000, Pairs(), [], [[]],
+    Pairs([("", "")]), Pairs([("a", 1), ("a", 2)]), Pairs([("\ud83d", "\ude00")]),
 ]
 
 
 def nested(depth: int, dice: random.Random) -> Raw:
     """A value of that many lists or objects inside each other."""
-    return Raw("[" * depth + "]" * depth if dice.random() < 0.5 else '{"a":' * depth + "0" + "}" * depth)
+    opened, closed = dice.choice([("[", "]"), ('{"a":', "}")])
+    return Raw(opened * depth + "0" + closed * depth)
+
+
+DEPTHS = [1, 5, 50, 400, 900, 960, 985, 1000]
 
 
 STRUCTURE_MUTATORS = {
@@ -218,14 +224,17 @@ STRUCTURE_MUTATORS = {
     "another type": lambda item, dice: [_with(item, other_type(_inner(item)))],
     "deleted": lambda item, dice: [],
     "twice": lambda item, dice: [item, item],
-    "twice, the second other": lambda item, dice: [item, _with(item, other_value(_inner(item)))],
+    "twice, the second other": lambda item, dice: [
+        item, _with(item, other_value(_inner(item)))],
     "in a list of its own": lambda item, dice: [_with(item, [_inner(item)])],
     "in an object": lambda item, dice: [_with(item, Pairs([("type", _inner(item))]))],
-    "key in capitals": lambda item, dice: [(item[0].upper(), item[1]) if isinstance(item, tuple) else item],
-    "key misspelt": lambda item, dice: [(item[0] + "s", item[1]) if isinstance(item, tuple) else item],
-    "another key besides": lambda item, dice: [item, ("more", 1) if isinstance(item, tuple) else 1],
-    "nested": lambda item, dice: [_with(item, nested(dice.choice([1, 5, 50, 400, 900, 960, 985, 1000]), dice))],
-    "nested deeply": lambda item, dice: [_with(item, nested(dice.choice([3_000, 20_000, 100_000]), dice))],
+    "key in capitals": lambda item, dice: [_renamed(item, str.upper)],
+    "key misspelt": lambda item, dice: [_renamed(item, lambda key: key + "s")],
+    "another key besides": lambda item, dice: [
+        item, ("more", 1) if isinstance(item, tuple) else 1],
+    "nested": lambda item, dice: [_with(item, nested(dice.choice(DEPTHS), dice))],
+    "nested deeply": lambda item, dice: [
+        _with(item, nested(dice.choice([3_000, 20_000, 100_000]), dice))],
 }
 
 
@@ -233,12 +242,16 @@ def _inner(item):
     return item[1] if isinstance(item, tuple) else item
 
 
+def _renamed(item, change):
+    return (change(item[0]), item[1]) if isinstance(item, tuple) else item
+
+
 def _with(item, value):
     return (item[0], value) if isinstance(item, tuple) else value
 
 
 def mutated(document, name: str, dice: random.Random) -> tuple[bytes, str]:
-    """A document with one structure mutation at some place: its bytes and the place in words."""
+    """A document with one structure mutation: its bytes and the place in words."""
     where = dice.choice([where for where, _ in places(document)])
     changed = edited(document, where, lambda item: STRUCTURE_MUTATORS[name](item, dice))
     return write(changed).encode("ascii"), json_path(document, where)
@@ -285,7 +298,8 @@ def traces(directory: pathlib.Path) -> dict[str, tuple]:
     for path, directories, names in os.walk(directory):
         for name in directories + names:
             status = os.lstat(os.path.join(path, name))
-            found[os.path.join(path, name)] = (status.st_ino, status.st_size, status.st_mtime_ns)
+            found[os.path.join(path, name)] = (
+                status.st_ino, status.st_size, status.st_mtime_ns)
     return found
 
 

@@ -416,17 +416,24 @@ def scripted_rules(experiment: Experiment) -> list:
     return rules["judge"] + rules["run"]
 
 
+def process_table() -> list[tuple[int, int, str]]:
+    """(process id, process group, arguments) of every process of this machine."""
+    table = subprocess.run(["ps", "-A", "-ww", "-o", "pid=", "-o", "pgid=", "-o", "args="],
+                           capture_output=True, check=True).stdout.decode("utf-8", "replace")
+    rows = (line.split(None, 2) for line in table.splitlines())
+    return [(int(row[0]), int(row[1]), row[2]) for row in rows if len(row) == 3]
+
+
 def processes_of(call_ids) -> dict[int, str]:
     """Process id -> call id of every process that was started for one of these calls."""
-    table = subprocess.run(["ps", "-A", "-ww", "-o", "pid=", "-o", "args="],
-                           capture_output=True, check=True).stdout.decode("utf-8", "replace")
-    return {int(line.split()[0]): call_id for line in table.splitlines()
-            for call_id in call_ids if call_id in line}
+    return {number: call_id for number, _group, words in process_table()
+            for call_id in call_ids if call_id in words}
 
 
 def cli_of(call_id: str) -> int:
-    """The process id of the CLI that makes a call."""
-    found = list(processes_of([f"--session-id {call_id}"]))
+    """The process id of the CLI that makes a call: what it forks has its group, not its id."""
+    found = [number for number, group, words in process_table()
+             if number == group and f"--session-id {call_id}" in words]
     assert len(found) == 1, f"call {call_id}: processes {found}"
     return found[0]
 

@@ -9,7 +9,8 @@ import shutil
 
 import pytest
 
-from builder import (CANDIDATE_SKILL, QUOTE, SPLITS, VARIANTS, Experiment, amount, good, poor)
+from builder import (CANDIDATE_MARK, CANDIDATE_SKILL, QUOTE, VARIANTS, Experiment, amount,
+                     good, poor)
 
 BETTER = CANDIDATE_SKILL.replace("say that", "say clearly that")
 SMALL = {"development": 1, "heldout": 1}
@@ -23,7 +24,7 @@ def refused(done, *words: str) -> None:
 
 
 def held(own: Experiment, *words: str, expect=4) -> dict:
-    """The comparison is a hold with a reason that holds all of `words`; accepting is refused."""
+    """The comparison holds, with a reason that has all of `words`; accepting is refused."""
     own.compare(expect=expect)
     told = own.read(own.named("comparison"))
     assert told["status"] == "hold"
@@ -33,11 +34,6 @@ def held(own: Experiment, *words: str, expect=4) -> dict:
     done = own.command("decide", own.named("comparison"), own.named("decision"))
     refused(done, "accept is refused", *words)
     return told
-
-
-def seen_once(make, **options) -> Experiment:
-    """An experiment whose first policy was walked to the end: its held-out cases were opened."""
-    return make(**{**SMALL, **options}).walk()
 
 
 # ---- exposure: a case that was seen is not held out -----------------------------------------
@@ -54,8 +50,12 @@ def second_round(own: Experiment) -> None:
 
 @pytest.fixture(scope="module")
 def opened(tmp_path_factory):
-    """An experiment that was decided once; tests take copies of it."""
-    return Experiment(tmp_path_factory.mktemp("opened"), development=1, heldout=1).walk()
+    """An experiment that was decided once; tests take copies of it, which share its script."""
+    rules = [rule for case in ("e01", "h02", "g01") for rule in (
+        {"purpose": "run", "contains": f"Task {case}:", "skillContains": CANDIDATE_MARK,
+         "answer": good(case)},
+        {"purpose": "run", "contains": f"Task {case}:", "answer": poor(case)})]
+    return Experiment(tmp_path_factory.mktemp("opened"), **SMALL, script=rules).walk()
 
 
 @pytest.fixture
@@ -64,10 +64,6 @@ def again(opened, tmp_path):
     own = opened.copied(tmp_path / "again")
     own.case_ids["development"] = ["e01"]
     own.write_case_files("e01")
-    own.rules(*(rule for case in ("e01", "h01", "h02", "g01") for rule in (
-        {"purpose": "run", "contains": f"Task {case}:", "skillContains": "Name the exact amount",
-         "answer": good(case)},
-        {"purpose": "run", "contains": f"Task {case}:", "answer": poor(case)})))
     return own
 
 
@@ -94,18 +90,29 @@ def test_held_out_case_with_another_id_is_exposed_by_its_family_and_source(again
     assert_exposed(again, "h02")
 
 
+def edited_input(own: Experiment, **fields) -> None:
+    """Begin the second policy with another input of h01, in a file of its own."""
+    own.second_policy()
+    own.write("cases/h01/input-2.txt", "Task h01: what came in there, all in all?\n")
+    own.edit("heldout-cases-2.json", lambda cases: cases["cases"][0].update(
+        input=own.ref("cases/h01/input-2.txt"), **fields))
+
+
 def test_held_out_case_with_an_edited_input_is_exposed_by_its_family(again):
-    again.write("cases/h01/input.txt", "Task h01: what did the shop take in, all in all?\n")
-    again.second_policy()
+    edited_input(again, sourceId="another-till")
     assert_exposed(again, "h01")
 
 
 @pytest.mark.parametrize("family", ["SHOP-H01", " shop-h01 ", "\uff33hop-h01"])
 def test_family_spelt_in_another_way_is_the_same_family(again, family):
-    again.families["h01"] = family
-    again.write("cases/h01/input.txt", "Task h01: what did the shop take in, all in all?\n")
-    again.second_policy()
+    edited_input(again, sourceId="another-till", caseGroup=family)
     assert_exposed(again, "h01")
+
+
+def test_input_edited_in_its_own_file_breaks_what_binds_it(again):
+    again.write("cases/h01/input.txt", "Task h01: what came in there, all in all?\n")
+    again.second_policy()
+    refused(again.command("check", again.write_policy()), "cases/h01/input.txt", "sha256")
 
 
 def test_held_out_case_split_off_into_a_new_family_is_exposed_by_its_input(again):
@@ -145,7 +152,8 @@ def test_held_out_case_moved_to_development_shows_in_the_policy_that_names_it_re
 def test_retired_inventory_is_checked_before_anything_is_paid(again):
     retired = again.ref("heldout-cases.json")
     again.second_policy()
-    refused(again.command("check", again.write_policy(retiredCases=[retired])), "retired", "h01")
+    policy = again.write_policy(retiredCases=[retired])
+    refused(again.command("check", policy), "retired", "h01")
 
 
 def test_runs_of_the_first_policy_deleted_to_hide_exposure_break_what_stands_on_them(again):
@@ -173,7 +181,7 @@ def test_second_pair_of_plans_under_one_unlock_is_exposed(opened, tmp_path):
     assert len(own.call_log()) == calls
 
 
-def test_held_out_case_developed_on_between_its_runs_and_their_judging_holds(opened, tmp_path):
+def test_held_out_case_developed_on_between_its_runs_and_their_judging_holds(tmp_path):
     own = Experiment(tmp_path, **SMALL).walk("unlock")
     plans = [own.write_plan(variant, "heldout") for variant in VARIANTS]
     own.command("run", *plans, expect=0)
@@ -196,7 +204,7 @@ def test_held_out_case_developed_on_between_its_runs_and_their_judging_holds(ope
 @pytest.fixture(scope="module")
 def unlocked_once(tmp_path_factory):
     """An experiment that was unlocked: both arms developed, nothing held out was run."""
-    return Experiment(tmp_path_factory.mktemp("unlocked"), development=1, heldout=1).walk("unlock")
+    return Experiment(tmp_path_factory.mktemp("unlocked"), **SMALL).walk("unlock")
 
 
 @pytest.fixture
@@ -223,8 +231,9 @@ def test_candidate_polished_after_its_unlock_starts_a_new_candidate(unlocked):
 
 
 def test_unlock_for_one_candidate_does_not_open_the_cases_for_another(unlocked):
-    unlocked.write(unlocked.skill_file("candidate"), BETTER)
-    refused(unlocked.command("check", unlocked.write_unlock()), "candidateSkillSha256")
+    name = unlocked.write("skills/other/.claude/skills/figures/SKILL.md", BETTER)
+    refused(unlocked.command("check", unlocked.write_unlock(
+        candidateSkillSha256=unlocked.sha(name))), "candidateSkillSha256")
 
 
 def test_plans_of_two_chains_are_not_compared(opened, tmp_path):
@@ -235,16 +244,16 @@ def test_plans_of_two_chains_are_not_compared(opened, tmp_path):
     own.command("run", weaker, expect=0)
     own.command("judge", weaker, expect=0)
     own.command("score", weaker, expect=0)
-    refused(own.command("compare", weaker, *plans[1:], "--output", "other.json"), "unlock",
-            plans[0])
+    refused(own.command("compare", weaker, *plans[1:], "--output", "other.json"),
+            "weak-plan.json", plans[0])
 
 
 def test_one_plan_named_twice_is_no_comparison(opened):
     plans = opened.plan_names()
-    refused(opened.command("compare", plans[0], plans[0], plans[2], plans[3], "--output", "o.json"),
-            "one plan for each")
-    refused(opened.command("compare", plans[0], plans[1], plans[3], plans[3], "--output", "o.json"),
-            "one plan for each")
+    for position, other in ((1, 0), (2, 3)):
+        named = [*plans[:position], plans[other], *plans[position + 1:]]
+        refused(opened.command("compare", *named, "--output", "other.json"),
+                "one plan for each")
 
 
 def test_one_result_directory_for_two_plans_is_refused(unlocked):
@@ -297,7 +306,8 @@ def second_calibration(own: Experiment, change=lambda plan: None, expect=0):
     own.write("calibration-plan.json", plan)
     own.command("calibrate-run", "calibration-plan.json", expect=expect)
     own.write_approval()
-    return own.command("calibrate-finalize", "calibration-plan.json", "calibration-approval.json")
+    return own.command("calibrate-finalize", "calibration-plan.json",
+                       "calibration-approval.json")
 
 
 def row_of(own: Experiment, sample: str, label: str, text: str | None = None) -> dict:
@@ -339,9 +349,9 @@ def test_sample_relabelled_after_it_was_misjudged_keeps_its_first_label(misjudge
 
 def test_criterion_reworded_for_the_same_samples_does_not_make_them_new(misjudged):
     def reword(plan):
-        misjudged.write("criteria/criterion-1.txt", "Criterion 1: the amount is the till roll's.\n")
+        misjudged.write("criteria/reworded.txt", "The amount is the till roll's.\n")
         for row in plan["samples"]:
-            row["criterion"] = misjudged.ref("criteria/criterion-1.txt")
+            row["criterion"] = misjudged.ref("criteria/reworded.txt")
 
     refused(second_calibration(misjudged, reword), "criterion")
 
@@ -491,7 +501,7 @@ def test_score_frozen_early_accepts_no_call_afterwards(ready):
 
 
 def test_score_thrown_away_for_a_better_one_breaks_what_stands_on_it(ready):
-    """Freeze the baseline's judge test as unknown, diagnose it, and let the judge come after."""
+    """Freeze the baseline's judge test as unknown, diagnose it, and judge it afterwards."""
     own = ready("policy", **SMALL)
     plan = own.write_plan("baseline", "development")
     own.command("run", plan, expect=0)
@@ -532,7 +542,8 @@ def critical_failure(make) -> Experiment:
 
 def test_override_opens_the_cases_and_changes_nothing_about_a_critical_failure(make):
     own = critical_failure(make)
-    refused(own.command("check", own.write_unlock()), "heldout-unlock.json", "override", "d01.figure")
+    refused(own.command("check", own.write_unlock()), "heldout-unlock.json", "override",
+            "d01.figure")
     refused(own.command("run", own.write_plan("candidate", "heldout")), "override")
     done = own.unlock(override="I want to see it all the same.")
     assert "never become eligible" in done.stdout + done.stderr
@@ -592,7 +603,9 @@ def test_one_test_repeated_in_another_spelling_is_refused(make, other):
 def test_one_criterion_repeated_in_a_copy_of_its_file_is_refused(make):
     own = make(**SMALL)
     own.write("criteria/copy.txt", own.path("criteria/criterion-1.txt").read_bytes())
-    judge = own.judge_test(1)
+    judge = own.default_tests("d01")[-1]
+    assert judge["kind"] == "judge"
+    judge["critical"] = False
     refused(repeated(own, [judge, {**judge, "id": "again",
                                    "criterion": own.ref("criteria/copy.txt")}]),
             "expected.json", "equal")
@@ -631,6 +644,7 @@ def test_candidate_that_holds_a_held_out_text_is_leakage(make):
     secret = "Till roll h01: EUR 4711, of which EUR 17 in coins, counted twice.\n"
     own.write("cases/h01/truth.txt", secret)
     own.write_inventory("heldout")
+    own.write_calibration_plan()
     own.write(own.skill_file("candidate"), CANDIDATE_SKILL + secret.upper())
     own.walk("diagnose")
     calls = len(own.call_log())

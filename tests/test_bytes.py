@@ -20,7 +20,7 @@ from eval_loop import (canonical, decimal_of, elapsed_clock, fraction_of, money,
 UTC = datetime.timezone.utc
 
 
-# ---- JSON in ----------------------------------------------------------------------------------
+# ---- JSON in ---------------------------------------------------------------------------------
 
 
 ACCEPTED = [
@@ -104,7 +104,7 @@ def test_no_bytes_at_all_do_anything_but_parse_or_refuse(seed):
             pass
 
 
-# ---- JSON out ---------------------------------------------------------------------------------
+# ---- JSON out --------------------------------------------------------------------------------
 
 
 def test_canonical_is_compact_ascii_in_insertion_order_with_one_newline():
@@ -136,7 +136,7 @@ def test_a_hash_is_that_of_sha256sum():
     assert sha256(b"abc\n") == hashlib.sha256(b"abc\n").hexdigest()
 
 
-# ---- decimals ---------------------------------------------------------------------------------
+# ---- decimals --------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("value, exact", [
@@ -184,7 +184,7 @@ def test_an_exact_gain_is_not_lost_to_binary_fractions():
     assert fraction_of("0.9") - fraction_of("0.8") == fraction_of("0.1")
 
 
-# ---- times ------------------------------------------------------------------------------------
+# ---- times -----------------------------------------------------------------------------------
 
 
 NOON = datetime.datetime(2026, 11, 30, 12, tzinfo=UTC)
@@ -229,7 +229,7 @@ def test_the_clocks_are_aware_and_do_not_go_back():
     assert readings == sorted(readings)
 
 
-# ---- how texts compare ------------------------------------------------------------------------
+# ---- how texts compare -----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("one, other", [

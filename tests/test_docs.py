@@ -41,7 +41,7 @@ MONEY_PATH = ("Words", "Bytes", "Store", "Shapes", "Receipts", "Calls")
 # What the tests report with a line RELIABILITY NAME N, in words. The least N stands in the
 # test itself, as an assertion.
 RELIABILITY = {
-    "steps-crashed": "commands killed in place of one durable step, then said again to their end",
+    "steps-crashed": "commands killed in place of one durable step, then said again",
     "storage-faults-survived": "failures of the disk (full, unreadable, no sync) at one step",
     "process-faults-survived": "ways in which a CLI hangs, dies, floods or leaves children",
     "processes": "commands at work on one experiment at once",
@@ -50,6 +50,8 @@ RELIABILITY = {
     "stream-bytes-tampered*": "bits of kept outputs flipped",
     "files-swapped": "pairs of bound files exchanged",
     "documents-mutated-*": "owner documents with one change, of each kind of document",
+    "injection-attempts": "outputs that try to leave their part of the judge's prompt",
+    "prompts-told-apart": "judge prompts of similar parts, no two of them equal",
 }
 NOT_SHOWN = {"clock-jumps", "answers-mutated-and-still-whole", "whole-runs-of-mutations"}
 
@@ -95,9 +97,13 @@ def sections() -> dict[str, tuple[int, int]]:
                tokenize.DEDENT, tokenize.ENDMARKER, tokenize.ENCODING}
     documented = {node.body[0].value.lineno for node in ast.walk(TREE) if isinstance(
         node, (ast.Module, ast.FunctionDef, ast.ClassDef)) and ast.get_docstring(node)}
-    tokens = [token.start[0] for token in tokenize.generate_tokens(io.StringIO(text).readline)
-              if token.type not in nothing
-              and not (token.type == tokenize.STRING and token.start[0] in documented)]
+    tokens, inside = [], 0      # from Python 3.12 on an f-string is many tokens: here one
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        name = tokenize.tok_name[token.type]
+        if not (inside or token.type in nothing
+                or (name == "STRING" and token.start[0] in documented)):
+            tokens.append(token.start[0])
+        inside += (name == "FSTRING_START") - (name == "FSTRING_END")
     return {name: (end - start, sum(start <= line < end for line in tokens))
             for (start, name), end in zip(starts, ends, strict=True)}
 
@@ -482,7 +488,7 @@ def test_no_file_names_a_registry_or_is_unfinished():
     hosts = "|".join(re.escape("".join(parts)) for parts in (
         ("py", "pi.org"), ("python", "hosted.org"), ("npm", "js.org"), ("npm", "js.com"),
         ("yarn", "pkg.com"), ("crates", ".io"), ("ruby", "gems.org"), ("registry", ".npm")))
-    unfinished = "|".join(rf"\b{a}{b}\b" for a, b in (("TO", "DO"), ("FIX", "ME")))
+    unfinished = "|".join(rf"#.*\b{a}{b}\b|\b{a}{b}:" for a, b in (("TO", "DO"), ("FIX", "ME")))
     workplace = "|".join(re.escape(a + b) for a, b in (
         ("/work", "/"), ("DESIGN", ".md"), ("BRIEF", ".md"), ("STYLE", ".md"),
         ("STATISTICS", ".md"), ("CLI", ".md"), ("CASES", ".md"), ("DEFECTS", ".md"),
@@ -509,7 +515,7 @@ def test_the_check_of_everything_can_be_run():
     assert re.search(r"(?m)^FLOOR=(\S+)", text)[1] == real_cli.FLOOR
 
 
-# ---- the session and the steps, exactly as printed ---------------------------------------------
+# ---- the session and the steps, exactly as printed -------------------------------------------
 
 
 def checkout(place: pathlib.Path) -> pathlib.Path:
@@ -608,7 +614,7 @@ def test_the_steps_lead_from_zero_to_a_bound_decision_as_printed(tmp_path):
     say("python3 examples/desk.py . status", trial)
 
 
-# ---- what the questions say of the real CLI ----------------------------------------------------
+# ---- what the questions say of the real CLI --------------------------------------------------
 
 
 class Listener(BaseHTTPRequestHandler):
@@ -646,7 +652,7 @@ def listening():
 
 
 def ask(tmp_path: pathlib.Path, **environment: str) -> dict:
-    """Return the result item of one Skill call of the real CLI, made as the program makes it."""
+    """Return the result item of one Skill call of the real CLI, as the program makes it."""
     import real_cli
     cli = real_cli.cli_named_by("EVAL_LOOP_REAL_CLI", real_cli.PINNED)
     skill = tmp_path / "w" / ".claude" / "skills" / "brief" / "SKILL.md"
@@ -667,7 +673,8 @@ def ask(tmp_path: pathlib.Path, **environment: str) -> dict:
 
 def test_a_subscriptions_token_alone_asks_no_model(tmp_path):
     with listening() as url:
-        result = ask(tmp_path, ANTHROPIC_BASE_URL=url, CLAUDE_CODE_OAUTH_TOKEN="synthetic-token")
+        result = ask(tmp_path, ANTHROPIC_BASE_URL=url,
+                     CLAUDE_CODE_OAUTH_TOKEN="synthetic-token")
     assert result["is_error"] and result["result"].startswith("Not logged in")
     assert Listener.asked == []
     for text in ("Not logged in", "bad-credential", "CLAUDE_CODE_OAUTH_TOKEN"):

@@ -26,7 +26,7 @@ TREE = ast.parse(TEXT)
 # Ceilings near what the file needs now, so that growth is noticed. The goals are smaller:
 # 2,000 lines and 16,000 tokens, better 1,800 and 14,000; 50 lines a function; the money path,
 # that is everything up to the end of Calls, under 900 lines.
-LINES_CEILING, TOKENS_CEILING, MONEY_PATH_CEILING = 4_300, 34_000, 1_600
+LINES_CEILING, TOKENS_CEILING, MONEY_PATH_CEILING = 4_500, 35_000, 1_650
 LINES_GOAL, TOKENS_GOAL, MONEY_PATH_GOAL = 2_000, 16_000, 900
 COLUMNS, FUNCTION_LINES, MEDIAN_LINES, NESTING, OPERANDS = 96, 60, 15, 5, 5
 
@@ -44,11 +44,12 @@ CREATORS = {"publish", "open_stream", "close_call", "Ledger.locked"}
 CHANGERS = {
     "os.write": {"publish"}, "os.link": {"publish"}, "os.pwrite": {"Ledger.locked"},
     "os.unlink": {"remove"}, "os.ftruncate": {"close_call"}, "shutil.rmtree": {"close_call"},
-    "os.makedirs": {"publish_result", "claim", "make_private"}, "os.urandom": {"publish"},
+    "os.makedirs": {"make_private"}, "os.mkdir": {"make_directory"},
+    "os.urandom": {"publish"},
     "os.killpg": {"kill_group"}, "uuid.uuid4": {"claim"}, "time.sleep": {"close_left"}}
 FORBIDDEN = {
     "os.replace", "os.rename", "os.renames", "os.remove", "os.removedirs", "os.rmdir",
-    "os.truncate", "os.mkdir", "os.symlink", "os.chmod", "os.chown", "os.utime", "os.putenv",
+    "os.truncate", "os.symlink", "os.chmod", "os.chown", "os.utime", "os.putenv",
     "os.unsetenv", "os.getenv", "os.getenvb", "os.environb", "os.system", "os.popen",
     "os.fork", "os.forkpty", "os.posix_spawn", "os.posix_spawnp", "os.kill", "os.startfile",
     "os.chdir", "os.umask", "os.path.expanduser", "os.path.expandvars", "io.open", "eval",
@@ -249,7 +250,7 @@ def documented(name: str) -> str:
     return " ".join((ast.get_docstring(FUNCTIONS[name]) or "").split())
 
 
-# ---- the five powers, and the lesser ones -----------------------------------------------------
+# ---- the five powers, and the lesser ones ----------------------------------------------------
 
 
 def test_only_spawn_starts_a_process():
@@ -306,7 +307,7 @@ def test_the_module_tells_where_each_power_is(power):
     assert re.search(rf"\b{power}\b", ast.get_docstring(TREE))
 
 
-# ---- order ------------------------------------------------------------------------------------
+# ---- order -----------------------------------------------------------------------------------
 
 
 def test_the_sections_stand_in_the_order_of_trust():
@@ -360,7 +361,7 @@ def test_statistics_to_comparing_touch_neither_files_nor_calls():
     assert not system
 
 
-# ---- what it says -----------------------------------------------------------------------------
+# ---- what it says ----------------------------------------------------------------------------
 
 
 def test_whatever_can_reach_spawn_says_that_it_spends_and_nothing_else_does():
@@ -438,7 +439,7 @@ def test_no_handler_catches_everything():
     assert not silent
 
 
-# ---- numbers ----------------------------------------------------------------------------------
+# ---- numbers ---------------------------------------------------------------------------------
 
 
 def test_evidence_is_never_checked_by_assert():

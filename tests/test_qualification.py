@@ -923,7 +923,7 @@ def test_39_characters_and_a_literal_tests_value_are_listed_and_hold_nothing(mak
         ("candidate", "h01"): "Always say nothing."}).walk(until="compare")
     told = experiment.read("comparison.json")
     assert told["status"] == "eligible-for-manual-review"
-    for file, text in (("input.txt", SECRET[:39].lower()), ("expected.json", "always say")):
+    for file, text in (("input.txt", SECRET[:20].lower()), ("expected.json", "always say")):
         assert any(f"cases/h01/{file}" in note and text in note
                    for note in told["candidateNotes"]), file
 

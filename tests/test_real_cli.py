@@ -636,7 +636,7 @@ def bring_all_about(made: World, words: list[str], commands: list[dict], mark=()
 @pytest.fixture(scope="session")
 def outcomes(version_of_cli, tmp_path_factory):
     """Return a function: name of a version -> outcome -> Live, for every scripted outcome."""
-    made: dict[str, dict[str, Live] | AssertionError] = {}
+    made: dict[str, dict[str, Live] | str] = {}
 
     def skill_outcomes(which: str) -> dict[str, Live]:
         commands = in_cases("skill-")
@@ -667,10 +667,11 @@ def outcomes(version_of_cli, tmp_path_factory):
         if which not in made:
             try:
                 made[which] = {**skill_outcomes(which), **judge_outcomes(which)}
-            except AssertionError as failure:     # tried once; every test then says it
-                made[which] = failure
-        if isinstance(made[which], AssertionError):
-            raise made[which]
+            except Exception as failure:          # tried once; every test then says why
+                made[which] = f"{type(failure).__name__}: {failure}"
+                raise
+        if isinstance(made[which], str):
+            pytest.fail(made[which])
         return made[which]
 
     return all_outcomes

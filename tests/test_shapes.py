@@ -36,8 +36,9 @@ MEANINGS = {
              f"{HASH}\n", f"{HASH}  input.txt", f" {HASH}", "<sha256>", "", "g" * 64],
             "64 lower-case hex digits"),
     "path": (["a", "a/b.txt", "ä/é.txt", "a b/c d", ".claude/x", "a..b/c", "x" * 200],
-             [*NOT_TEXTS, "", "/etc/hostname", "..", "../x", "a/../b", "a//b", "a/", "./a", "a/.",
-              "a\\b", "a ", "a /b", "a\0b", "a\nb", "\ud800", "x" * 300], "relative path"),
+             [*NOT_TEXTS, "", "/etc/hostname", "..", "../x", "a/../b", "a//b", "a/", "./a",
+              "a/.", "a\\b", "a ", "a /b", "a\0b", "a\nb", "\ud800", "x" * 300],
+             "relative path"),
     "program": (["/usr/bin/claude", "/a b/c"],
                 [*NOT_TEXTS, "", "claude", "./claude", "~/claude", "/a\0b", "/\ud800"],
                 "absolute path"),
@@ -112,7 +113,8 @@ FIELDS = {
         "taskId": "id", "testVersion": "text", "skillName": "id", "approvedBy": "text",
         "approvedAtUtc": "utc", "environment": "reference", "developmentCases": "reference",
         "heldoutCases": "reference", "minimumHeldoutScore": "rate",
-        "minimumHeldoutGain": "rate", "maximumGainPValue": "rate", "maximumUnknownShare": "rate",
+        "minimumHeldoutGain": "rate", "maximumGainPValue": "rate",
+        "maximumUnknownShare": "rate",
         "maximumWorseFamiliesShare": "rate", "repeatsPerCase": whole(1, 1),
         "maximumRegressedChecks?": whole(0, 10**6 - 1), "retiredCases?": ["reference", None]},
     "plan": {"schema": whole(3, 3), "variant": words("baseline", "candidate"),
@@ -131,7 +133,8 @@ FIELDS = {
                  "decision": words("accept", "hold", "revert"), "reason": "text",
                  "comparisonSha256": "sha", "candidateSkillSha256": "sha",
                  "acceptWithoutShownImprovement?": "text",
-                 "humanReview?": [{"caseId": "id", "testId": "id", "verdict": "verdict"}, None]},
+                 "humanReview?": [{"caseId": "id", "testId": "id", "verdict": "verdict"},
+                                  None]},
     "revocations": {"revocations": [{"calibrationSha256": "sha", "revokedBy": "text",
                                      "revokedAtUtc": "utc", "reason": "text"}, None]},
 }
@@ -200,7 +203,7 @@ def name_of(leaf) -> str:
     return f"{leaf[0]} {leaf[1]}"
 
 
-# ---- one field at a time ----------------------------------------------------------------------
+# ---- one field at a time ---------------------------------------------------------------------
 
 
 def test_every_kind_of_owner_document_is_tried_here():
@@ -283,7 +286,7 @@ def test_a_document_is_an_object(kind, value):
     assert told.startswith("$: expected an object, got ")
 
 
-# ---- fields with meanings of their own --------------------------------------------------------
+# ---- fields with meanings of their own -------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", [
@@ -363,7 +366,7 @@ def test_a_policy_without_judge_tests_names_no_calibration():
         "$.calibration: missing"]
 
 
-# ---- unknown fields, notes, placeholders ------------------------------------------------------
+# ---- unknown fields, notes, placeholders -----------------------------------------------------
 
 
 @pytest.mark.parametrize("kind, keys, wrong, near", [
@@ -413,7 +416,7 @@ def test_a_placeholder_in_place_of_a_name_is_called_so():
     assert "placeholder" in problems("calibration-approval", document)[0]
 
 
-# ---- all problems at once, through check ------------------------------------------------------
+# ---- all problems at once, through check -----------------------------------------------------
 
 
 @pytest.fixture
@@ -521,7 +524,7 @@ def test_a_document_is_known_by_the_one_field_that_only_its_kind_has(check):
     assert status == 3 and "claudeExecutable" in told[0] and "spendLimitUsd" in told[0]
 
 
-# ---- time -------------------------------------------------------------------------------------
+# ---- time ------------------------------------------------------------------------------------
 
 
 def at(minutes: int) -> str:
@@ -551,7 +554,7 @@ def test_a_time_in_any_offset_is_the_same_instant(check):
     assert check({"spending.json": spending(approvedAtUtc=text)}) == (0, [])
 
 
-# ---- rules between fields ---------------------------------------------------------------------
+# ---- rules between fields --------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("model, judge", [("model-a", "model-a"), ("Model-A", "model-a"),
@@ -639,7 +642,8 @@ def test_one_source_belongs_to_one_family(check):
 @pytest.mark.parametrize("variant, split, needs", [
     ("baseline", "development", None), ("candidate", "development", "diagnosis"),
     ("baseline", "heldout", "heldoutUnlock"), ("candidate", "heldout", "heldoutUnlock")])
-def test_a_plan_stands_on_what_its_stage_needs_and_on_nothing_else(check, variant, split, needs):
+def test_a_plan_stands_on_what_its_stage_needs_and_on_nothing_else(check, variant, split,
+                                                                   needs):
     plan = {"schema": 3, "variant": variant, "split": split, "projectDir": "skills/x",
             "policy": {"file": "policy.json", "sha256": HASH}, "skillSha256": HASH,
             "resultDir": "results/x"}
@@ -653,7 +657,7 @@ def test_a_plan_stands_on_what_its_stage_needs_and_on_nothing_else(check, varian
     assert [line.split(": ")[1] for line in about] == ([f"$.{needs}"] if needs else [])
 
 
-# ---- bytes that are not those approved --------------------------------------------------------
+# ---- bytes that are not those approved -------------------------------------------------------
 
 
 def bind(check, approved: bytes, present: bytes) -> str:
@@ -679,7 +683,8 @@ HINTS = [
     (b"mixed\r\nlines\n", b"mixed\nlines\n", ""),
     (b"plain\n", b"\xef\xbb\xbfplain\n", "byte-order mark"),
     (b"\xef\xbb\xbfplain\n", b"plain\n", "byte-order mark"),
-    (b"end\n", b"end\n\n\n", "final newline"), (b"one\n", b"two\n", ""), (b"a b\n", b"a  b\n", ""),
+    (b"end\n", b"end\n\n\n", "final newline"), (b"one\n", b"two\n", ""),
+    (b"a b\n", b"a  b\n", ""),
     (b"", b"\n", "final newline"),
 ]
 
@@ -708,5 +713,5 @@ def test_a_text_that_is_no_utf8_is_refused_by_name(check):
                        "cases": [case(1, input={"file": "input.txt", "sha256": sha256(raw)},
                                       expected={"file": "expected.json",
                                                 "sha256": sha256(good)})]}}, "cases.json")
-    assert status == 3 and told == [f"input.txt: is not UTF-8 (byte {raw.index(0xfc)}); save it "
-                                    "as UTF-8"]
+    assert status == 3 and told == [
+        f"input.txt: is not UTF-8 (byte {raw.index(0xfc)}); save it as UTF-8"]

@@ -200,7 +200,7 @@ sys.exit(demo.main({arguments!r}))
 """
 
 
-def walk(tmp_path, *arguments, short=True):
+def walk(tmp_path, *arguments, short=True, ends=(0,)):
     """Walk the demo in a fresh directory; return it and what was printed."""
     arguments = [*arguments, "--keep", str(tmp_path / "walk")]
     words = ["-c", SHORT_WALK.format(examples=str(ROOT / "examples"), arguments=arguments)]
@@ -211,7 +211,7 @@ def walk(tmp_path, *arguments, short=True):
     done = subprocess.run([sys.executable, *words], cwd=tmp_path, env=environment, timeout=600,
                           stdin=subprocess.DEVNULL, capture_output=True, encoding="utf-8",
                           check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.returncode in ends, done.stdout + done.stderr
     return tmp_path / "walk", done.stdout
 
 
@@ -237,7 +237,8 @@ def test_ten_whole_walks_with_the_same_skill_twice_let_luck_through_at_most_once
     told = []
     for seed in range(1, 11):
         (tmp_path / str(seed)).mkdir()
-        folder, _ = walk(tmp_path / str(seed), "same", "--seed", str(seed), short=False)
+        folder, _ = walk(tmp_path / str(seed), "same", "--seed", str(seed), short=False,
+                         ends=(0, 4))          # 4: luck was let through
         told.append(json.loads((folder / "comparison.json").read_bytes()))
     assert sum(each["status"] != "hold" for each in told) <= 1
     assert sum(each["finding"] == "better" for each in told) <= 1

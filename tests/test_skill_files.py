@@ -119,7 +119,7 @@ def scanned(name: str) -> tuple[list[str], list[str]]:
 
 
 def agree(told: list[str], wanted: list[str]) -> bool:
-    """Whether each sentence is of the line and has the word that are wanted, and none is left."""
+    """Whether each sentence has the line and the word that are wanted, and none is left."""
     left = list(told)
     for item in wanted:
         line, _, word = item.partition(" ")
@@ -192,7 +192,7 @@ def test_no_text_makes_the_scan_raise():
         assert all(isinstance(sentence, str) for sentence in problems + warnings)
 
 
-# ---- the project that a plan names ------------------------------------------------------------
+# ---- the project that a plan names -----------------------------------------------------------
 
 
 SKILL = f"---\nname: {SKILL_NAME}\ndescription: d\n---\n\n{BODY}\n".encode()
@@ -352,11 +352,11 @@ def test_problems_and_warnings_of_a_skill_are_those_of_its_scan(project):
     assert set(wanted[1]) <= set(warnings)
 
 
-# ---- what the real CLI makes of each ----------------------------------------------------------
+# ---- what the real CLI makes of each ---------------------------------------------------------
 
 
 def ask(cli: pathlib.Path, url: str, root: pathlib.Path, name: str) -> dict:
-    """Start one call as the program does, with the Skill of one file; what the CLI says of it."""
+    """Start one call as the program does, with the Skill of one file; what comes of it."""
     call_id, private = str(uuid.uuid4()), root / name
     for part in ("home", "tmp", f"w/.claude/skills/{NAME}"):
         (private / part).mkdir(parents=True)

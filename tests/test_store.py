@@ -49,7 +49,7 @@ def problem(function, *words, **options) -> str:
     return refusal.value.problems[0]
 
 
-# ---- read_bound -------------------------------------------------------------------------------
+# ---- read_bound ------------------------------------------------------------------------------
 
 
 def test_the_bytes_of_a_bound_file_come_as_they_are(root):
@@ -152,7 +152,7 @@ def test_a_file_replaced_after_it_was_opened_gives_the_bytes_of_the_opened_one(r
     assert read_bound(str(root), "plan.json") == b'{"a":1}\n'
 
 
-# ---- publish ----------------------------------------------------------------------------------
+# ---- publish ---------------------------------------------------------------------------------
 
 
 STEPS = ("open", "write", "fsync", "link", "unlink", "flock")
@@ -301,7 +301,7 @@ def test_of_many_writers_of_one_name_exactly_one_succeeds(root):
         (root / "one.json").unlink()
 
 
-# ---- results ----------------------------------------------------------------------------------
+# ---- results ---------------------------------------------------------------------------------
 
 
 def test_a_result_is_written_once_and_found_again(root):
@@ -353,7 +353,7 @@ def test_the_rebuilt_bytes_are_accepted():
     assert same_bytes("score.json", canonical(REBUILT), REBUILT) is None
 
 
-# ---- hashes of any file -----------------------------------------------------------------------
+# ---- hashes of any file ----------------------------------------------------------------------
 
 
 def test_a_large_file_is_hashed_in_a_stream(root):
@@ -384,7 +384,7 @@ def test_a_link_may_be_hashed_but_a_pipe_or_directory_may_not(root):
             file_sha256(str(root / name))
 
 
-# ---- locks ------------------------------------------------------------------------------------
+# ---- locks -----------------------------------------------------------------------------------
 
 
 @contextlib.contextmanager
@@ -435,7 +435,7 @@ def test_a_lock_is_tested_on_plain_files_only_and_without_waiting(root, make):
             assert unlocked(str(root), "odd") in (True, False)
 
 
-# ---- names of receipts ------------------------------------------------------------------------
+# ---- names of receipts -----------------------------------------------------------------------
 
 
 def touch(root, *names):
