@@ -1089,8 +1089,7 @@ def read_attempts(root: str, call: Call, names: Parts) -> list[Attempt]:
             same_bytes(f"{file}.terminal.json", told, rebuilt)
             digest = sha256(told)
         made.append(Attempt(len(made) + 1, file, pending, sha256(raw), terminal, digest))
-    for number in range(len(made) + 1,
-                        len(made) + 23):  # more attempts than any owner may allow
+    for number in range(len(made) + 1, len(made) + 23):  # more than any owner may allow
         if names.get(f"{call.stem}.{number}", set()) & receipts:
             raise Refused(f"{call.directory}/{call.stem}.{number}: stands after a gap; restore the "
                           f"receipts of attempt {len(made) + 1}")
@@ -4080,8 +4079,14 @@ def arms_for_calls(options: argparse.Namespace) -> tuple[Experiment, list[Arm]]:
 
 
 def refuse_foreign(experiment: Experiment, arm: Arm) -> None:
-    """Refuses a result directory that another plan has begun to use."""
+    """Refuses a result directory that another plan has begun to use, and judgments whose run is
+    gone: it would be made again."""
     names = receipt_names(experiment.root, arm.directory)
+    orphans = [stem for stem in sorted(names) if ".judge." in stem
+               and f"{stem.split('.')[0]}.run.1" not in names]
+    if orphans:
+        raise Refused(f"{arm.directory}/{orphans[0]}: judges a run whose receipts are gone; "
+                      "restore them, a run is not made again")
     for stem in [stem for stem, parts in sorted(names.items()) if "pending.json" in parts][:1]:
         file = f"{arm.directory}/{stem}.pending.json"
         pending, _ = read_receipt(experiment.root, file, MOMENT)
@@ -4123,13 +4128,8 @@ def cmd_run(options: argparse.Namespace) -> int:
     calls = [run_call(arm, case) for arm, case in alternating(arms, options.case)]
     refuse_large(calls)
     names = {arm.directory: receipt_names(experiment.root, arm.directory) for arm in arms}
-    judged = {(directory, stem.split(".")[0]): stem for directory, stems in names.items()
-              for stem in stems if ".judge." in stem}
     for call in calls:
         made = read_attempts(experiment.root, call, names[call.directory])
-        if not made and (stem := judged.get((call.directory, call.subject["caseId"]))):
-            raise Refused(f"{call.directory}/{stem}: judges a run whose receipts are gone; "
-                          f"restore those of {call.stem}.1, it is not run again")
         work.add(call, made)
     calling = calling_for(experiment, options, arms[0].environment, False, lambda: None)
     documents = " ".join(options.documents)

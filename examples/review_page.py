@@ -781,7 +781,8 @@ def family_words(told: dict[str, Any]) -> str:
              if found != least else "")
     of = count(families["families"], "held-out family", "held-out families")
     return (f"Of {of}, {found[0]} got better, {found[1]} worse, {families['ties']} stayed "
-            f"equal{doubt}. One-sided p = {eval_loop.short(worst['pOneSided'])}.")
+            f"equal{doubt}. One-sided p, unknown checks against the candidate: "
+            f"{eval_loop.short(worst['pOneSided'])}.")
 
 
 def check_answer(told: dict[str, Any]) -> Html:
