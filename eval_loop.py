@@ -1853,8 +1853,16 @@ def plan_rules(document: Document) -> Iterator[str]:
                    + ("needs it; add it" if needed else "has none; remove it"))
 
 
+def decision_rules(document: Document) -> Iterator[str]:
+    """One review a check: a second word would hide the first."""
+    for case, test in repeated((item["caseId"], item["testId"])
+                               for item in document.get("humanReview", [])):
+        yield f"$.humanReview: {case}.{test} is reviewed twice; keep one verdict"
+
+
 DOCUMENT_RULES = {"environment": environment_rules, "cases": cases_rules, "plan": plan_rules,
-                  "expected": expected_rules, "calibration-plan": calibration_plan_rules}
+                  "expected": expected_rules, "calibration-plan": calibration_plan_rules,
+                  "decision": decision_rules}
 
 
 def hash_problem(file: str, raw: bytes, expected: str, source: str) -> str:
@@ -3651,7 +3659,8 @@ def decision_document(experiment: Experiment, comparison: Bound, decision: Bound
             "reasonsAfterReview": weighed["reasons"],
             "humanReview": (f"{len(reviews)} judge checks reviewed by a person, "
                             f"{len(fixed & set(reviews))} of them fixed ones; {len(differing)} "
-                            "disagreed with the judge" if reviews
+                            "disagreed with the judge" if reviews else "no judge was used"
+                            if not told["calibrationSha256"]
                             else "no person has checked the judge on these outputs"),
             "policySha256": told["policySha256"],
             "calibrationSha256": told["calibrationSha256"],
@@ -3898,6 +3907,7 @@ def check_policy(experiment: Experiment, policy: Bound) -> list[str]:
         tests = [test for case in cases for test in case.tests]
         told += cost_sentences(f"{inventory.file}: both arms", environment.document,
                                2 * len(cases), 2 * sum(test.kind == "judge" for test in tests))
+    told = list(dict.fromkeys(told))
     if inventory.document is not None:
         told += power_sentences(len({case.place.family for case in cases}),
                                 fraction_of(policy["maximumGainPValue"]))
@@ -4041,7 +4051,8 @@ def calibration_lines(group: Document, limits: Document | None) -> list[str]:
                                                 count in row.items()))
     joint = limits and limits["jointConfidence"]
     lines.append("  Joint 95 % bounds (Bonferroni):" if joint else
-                 "  One-sided 95 % upper bounds, each for its own class:")
+                 "  One-sided 95 % upper bounds, each for its own class; all three together "
+                 "hold at least 85 % of the time:")
     for name, words in (("falsePass", "false pass"), ("falseBlock", "false block"),
                         ("unsupportedPass", "unsupported pass"), ("abstention", "abstention")):
         told = group[name]
@@ -4294,9 +4305,10 @@ def comparison_lines(document: Document) -> list[str]:
     shown."""
     held, spent = document["heldout"], document["accounting"]
     told, hold = held["families"], document["status"] == "hold"
-    lines = [f"{synthetic(document)}Threshold {'not met: hold' if hold else 'met'}; "
-             f"{SHOWN[document['finding']]}.", *capped([f"  hold: {reason}"
-                                                        for reason in document["reasons"]])]
+    met = all(gate["met"] for gate in document["gates"])
+    answer = "met" if not hold else "not met: hold" if not met else "met, but hold"
+    lines = [f"{synthetic(document)}Threshold {answer}; {SHOWN[document['finding']]}.",
+             *capped([f"  hold: {reason}" for reason in document["reasons"]])]
     lines += [f"{len(told['wins'])} families improved, {len(told['losses'])} got worse, "
               f"{told['ties']} unchanged. Exact one-sided p = {short(told['pOneSided'])}",
               f"(worst case for unknowns {short(document['worstCase']['pOneSided'])}, "
@@ -4304,7 +4316,8 @@ def comparison_lines(document: Document) -> list[str]:
               "net share of families improved is above "
               f"{percent(Fraction(told['netGainAtLeast']), up=False)}.",
               "One attempt a case: run-to-run variation is not separated from case "
-              "differences.",
+              "differences. One comparison only: a further candidate on these cases is a "
+              "second look.",
               "", f"{'arm':26}{'passed':>8}{'failed':>8}{'unknown':>8}{'of':>7}"]
     for split in ("development", "heldout"):
         for variant, part in document[split]["scores"].items():
@@ -4320,6 +4333,14 @@ def comparison_lines(document: Document) -> list[str]:
             numbers = f"{part['fixed']:8}{part['regressed']:8}{part['unchanged']:11}"
             lines.append(f"{split + ' ' + kind:26}{numbers}")
     lines += capped([f"  regressed: {name}" for name in held["checks"]["regressed"]], 10) + [""]
+    for name, calls in document["calls"].items():
+        lines += [f"{name} {kind}: {part['attempts']} attempts ({part['unserved']} unserved), "
+                  f"{part['knownUsd']} USD, {part['milliseconds'] // 1000} s"
+                  for kind, part in calls.items() if part["attempts"]]
+    for group in document["judge"]["groups"] if document["judge"] else ():
+        lines.append(f"judge, {group_name(group)}: " + ", ".join(
+            f"{words} <= {percent(Fraction(group[name]['upperBound']))}"
+            for name, words in (("falsePass", "false pass"), ("falseBlock", "false block"))))
     lines += [f"lax: {text}" for text in document["laxGates"]]
     lines += [f"look: {text}" for text in document["candidateNotes"]]
     lines += [f"time: {text}" for text in document["contradictoryTimes"]]
