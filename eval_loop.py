@@ -1091,8 +1091,8 @@ def read_attempts(root: str, call: Call, names: Parts) -> list[Attempt]:
         made.append(Attempt(len(made) + 1, file, pending, sha256(raw), terminal, digest))
     for number in range(len(made) + 1, len(made) + 23):  # more than any owner may allow
         if names.get(f"{call.stem}.{number}", set()) & receipts:
-            raise Refused(f"{call.directory}/{call.stem}.{number}: stands after a gap; restore the "
-                          f"receipts of attempt {len(made) + 1}")
+            raise Refused(f"{call.directory}/{call.stem}.{number}: stands after a gap; restore "
+                          f"the receipts of attempt {len(made) + 1}")
     return made
 
 
