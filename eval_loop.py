@@ -3095,13 +3095,14 @@ def calibration_document(experiment: Experiment, plan: Bound, approval: Bound) -
         [(receipt.pending, foreign_terminal(experiment, receipt, {"verdict": VERDICT}))
          for receipt in earlier])
     limits = plan.document.get("qualification")
+    people = {sample["id"]: people_of(sample) for sample in plan["samples"]}
     expires = parse_utc(issued) + timedelta(days=plan.document.get("validDays", 90))
     return {"kind": "calibration", "calibrationPlan": plan.reference,
             "calibrationApproval": approval.reference, "taskId": plan["taskId"],
             "labelKind": plan["labelKind"], "judgeIdentity": calls[0].subject["judgeIdentity"],
             **qualify(rows, limits), "registeredLimits": without_notes(limits),
-            "reviewers": plan["reviewers"], "samples": [row._asdict() for row in rows],
-            "labelledBy": {sample["id"]: people_of(sample) for sample in plan["samples"]},
+            "reviewers": plan["reviewers"], "samples": [
+                {**row._asdict(), "reviewedBy": people.get(row.id, [])} for row in rows],
             "exclusions": without_notes(plan["exclusions"]),
             "attackSamples": sum(sample.get("attack", False) for sample in plan["samples"]),
             "attemptNumber": 1 + len({receipt.pending["bound"].get("calibrationPlanSha256")
