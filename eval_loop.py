@@ -39,6 +39,7 @@ import contextlib
 import errno
 import fcntl
 import functools
+import gc
 import hashlib
 import itertools
 import json
@@ -943,6 +944,7 @@ PLAIN = str.maketrans({**dict.fromkeys("‘’‚‛′", "'"), **dict.fromkeys(
                        **dict.fromkeys("‐‑‒–—―−", "-"), **dict.fromkeys("*_#>~|`", None)})
 
 
+@functools.lru_cache(maxsize=16)  # one output is asked about by several tests
 def quote_form(text: str) -> str:
     """A text as quotes are compared: normalised, with plain quotes and dashes, without Markdown
     marks and format characters."""
@@ -2210,13 +2212,23 @@ def cases_of(experiment: Experiment, inventory: Bound) -> list[Case]:
     for entry in inventory["cases"] if ("cases", inventory.file) not in built else ():
         task, truth, expected = (experiment.at(entry, name)
                                  for name in ("input", "truth", "expected"))
-        tests = [Test(test["id"], test["kind"], test["critical"], test.get("value"),
-                      experiment.at(test, "criterion") if "criterion" in test else None)
-                 for test in expected["tests"]]
+        tests = tests_of(experiment, expected)
         built.setdefault(("cases", inventory.file), []).append(Case(
             entry["id"], entry["caseGroup"], entry["sourceId"], entry.get("slice"), task, truth,
             expected, tests, place_of(inventory.file, entry, task)))
     return built["cases", inventory.file]
+
+
+def tests_of(experiment: Experiment, expected: Bound) -> list[Test]:
+    """The tests of an expected document, which is then let go of: there is one a case."""
+    key = "tests", expected.file
+    if key not in experiment.built:
+        experiment.built[key] = [
+            Test(test["id"], test["kind"], test["critical"], test.get("value"),
+                 experiment.at(test, "criterion") if "criterion" in test else None)
+            for test in expected["tests"]]
+        expected.document = {}
+    return experiment.built[key]
 
 
 def overlaps(places: list[Place], others: list[Place]) -> Iterator[str]:
@@ -4463,6 +4475,7 @@ def main(argv: list[str] | None = None) -> int:
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
     options = parser().parse_args(argv)
+    gc.set_threshold(100_000)  # receipts make no cycles that are worth looking for often
     try:
         return options.function(options)
     except Refused as refusal:

@@ -11,9 +11,16 @@ import pytest
 
 from builder import (CANDIDATE_MARK, CANDIDATE_SKILL, QUOTE, VARIANTS, Experiment, amount,
                      good, poor)
+from mutations import Quick
 
 BETTER = CANDIDATE_SKILL.replace("say that", "say clearly that")
 SMALL = {"development": 1, "heldout": 1}
+
+
+@pytest.fixture
+def make(tmp_path):
+    """As the fixture of that name, but each command is said in this process."""
+    return lambda **options: Quick(tmp_path / "made", **options)
 
 
 def refused(done, *words: str) -> None:
@@ -55,7 +62,7 @@ def opened(tmp_path_factory):
         {"purpose": "run", "contains": f"Task {case}:", "skillContains": CANDIDATE_MARK,
          "answer": good(case)},
         {"purpose": "run", "contains": f"Task {case}:", "answer": poor(case)})]
-    return Experiment(tmp_path_factory.mktemp("opened"), **SMALL, script=rules).walk()
+    return Quick(tmp_path_factory.mktemp("opened"), **SMALL, script=rules).walk()
 
 
 @pytest.fixture
@@ -182,7 +189,7 @@ def test_second_pair_of_plans_under_one_unlock_is_exposed(opened, tmp_path):
 
 
 def test_held_out_case_developed_on_between_its_runs_and_their_judging_holds(tmp_path):
-    own = Experiment(tmp_path, **SMALL).walk("unlock")
+    own = Quick(tmp_path, **SMALL).walk("unlock")
     plans = [own.write_plan(variant, "heldout") for variant in VARIANTS]
     own.command("run", *plans, expect=0)
     other = own.copied(tmp_path / "view")          # the same directory, seen as a second policy
@@ -204,7 +211,7 @@ def test_held_out_case_developed_on_between_its_runs_and_their_judging_holds(tmp
 @pytest.fixture(scope="module")
 def unlocked_once(tmp_path_factory):
     """An experiment that was unlocked: both arms developed, nothing held out was run."""
-    return Experiment(tmp_path_factory.mktemp("unlocked"), **SMALL).walk("unlock")
+    return Quick(tmp_path_factory.mktemp("unlocked"), **SMALL).walk("unlock")
 
 
 @pytest.fixture
@@ -282,7 +289,7 @@ def test_lower_gates_in_a_new_policy_meet_exposed_cases(again):
 @pytest.fixture(scope="module")
 def misjudged_once(tmp_path_factory):
     """An experiment whose judge passed the sample that was to be failed, once."""
-    own = Experiment(tmp_path_factory.mktemp("misjudged"), development=1, heldout=1, script=[
+    own = Quick(tmp_path_factory.mktemp("misjudged"), development=1, heldout=1, script=[
         {"purpose": "judge", "contains": "Task s10-fail-1:", "times": 1, "verdict": "pass",
          "evidence": "It is right.", "quote": "took some money"}])
     own.command("calibrate-run", "calibration-plan.json", expect=0)
@@ -391,7 +398,7 @@ def test_judge_that_always_passes_is_not_accepted(make):
 @pytest.fixture(scope="module")
 def retried_once(tmp_path_factory):
     """A development run whose first two attempts at one case were not served."""
-    own = Experiment(tmp_path_factory.mktemp("retried"), development=2, heldout=1, script=[
+    own = Quick(tmp_path_factory.mktemp("retried"), development=2, heldout=1, script=[
         {"purpose": "run", "contains": "Task d01:", "times": 2, "status": 429}])
     own.walk("policy")
     plan = own.write_plan("baseline", "development")
@@ -486,8 +493,8 @@ def test_subdirectory_is_no_fresh_ledger(opened, tmp_path, where):
 # ---- scores, overrides, sources, tests -----------------------------------------------------
 
 
-def test_score_frozen_early_accepts_no_call_afterwards(ready):
-    own = ready("policy", **SMALL)
+def test_score_frozen_early_accepts_no_call_afterwards(make):
+    own = make(**SMALL).walk("policy")
     plan = own.write_plan("baseline", "development")
     own.command("run", plan, expect=0)
     refused(own.command("score", plan), "--accept-unknown")
@@ -500,9 +507,9 @@ def test_score_frozen_early_accepts_no_call_afterwards(ready):
     assert (row["verdict"], row["reason"]) == ("unknown", "not-called")
 
 
-def test_score_thrown_away_for_a_better_one_breaks_what_stands_on_it(ready):
+def test_score_thrown_away_for_a_better_one_breaks_what_stands_on_it(make):
     """Freeze the baseline's judge test as unknown, diagnose it, and judge it afterwards."""
-    own = ready("policy", **SMALL)
+    own = make(**SMALL).walk("policy")
     plan = own.write_plan("baseline", "development")
     own.command("run", plan, expect=0)
     own.command("score", plan, "--accept-unknown", "1", expect=4)

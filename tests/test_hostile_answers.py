@@ -23,7 +23,7 @@ import eval_loop  # noqa: E402  (the program is no installed module)
 
 NAMES = [(name, version) for name in ALL for version in (PINNED, FLOOR)
          if captured(version, name)[0].strip()]
-PER_CAPTURE = 90                   # mutations of each captured output; 120 captures
+PER_CAPTURE = 55                   # mutations of each captured output; 140 captures
 FIELDS = {"run": {"output", "cliResult"}, "judge": {"verdict", "evidence", "quote"}}
 COMMON = {"status", "reason", "costUsd", "usage", "models", "messageIds", "requestIds"}
 STATUSES = {"ok", "error", "unserved"}
@@ -167,7 +167,7 @@ def test_no_mutated_output_raises_or_passes_for_an_answer_that_it_is_not():
                     wrong.append(f"{name} {version}: {what}: ok, {meant!r:.80}")
     mutations.report("answers-mutated", count)
     mutations.report("answers-mutated-and-still-whole", answers)
-    assert count >= 10_000 and 100 < answers < count / 3
+    assert count >= 8_000 and 100 < answers < count / 3
     assert not wrong, f"{len(wrong)} of them:\n" + "\n".join(wrong[:25])
 
 
@@ -175,7 +175,7 @@ def test_cost_of_a_mutated_output_is_what_it_says_or_unknown():
     """A cost is a plain decimal above 0 that stands in the output, 0 for an unserved call."""
     count = 0
     for name, version in NAMES:
-        for what, raw in mutations_of(name, version, 30):
+        for what, raw in mutations_of(name, version, 15):
             said = interpreted(name, version, raw)
             if said["status"] == "unserved":
                 assert said["costUsd"] == "0", (name, what)
@@ -184,13 +184,13 @@ def test_cost_of_a_mutated_output_is_what_it_says_or_unknown():
                 assert float(said["costUsd"]) == float(result["total_cost_usd"]) > 0
                 assert all(use["costBasis"] == "list" for use in result["modelUsage"].values())
                 count += 1
-    assert count > 300
+    assert count > 200
 
 
 @pytest.mark.parametrize("ended", ["timeout", "suspended", "killed", "too-much-output",
                                    "interrupted", "not-started"])
 def test_no_mutated_output_of_an_ended_call_raises_or_becomes_an_answer(ended):
-    for name, version in NAMES[::2]:
+    for name, version in NAMES[::4]:
         whole = meaning(name, version, output_of(name, version), 0)
         for what, raw in mutations_of(name, version, 20):
             said = interpreted(name, version, raw, ended=ended, exitStatus=None)
