@@ -211,7 +211,7 @@ def test_exact_agreement_accepts_and_never_calls_it_qualified():
     assert percent(Fraction(told["groups"][0]["falsePass"]["upperBound"])) == "95.0000 %"
 
 
-@pytest.mark.parametrize("label, verdict", itertools.permutations(LABELS, 2))
+@pytest.mark.parametrize("label, verdict", list(itertools.permutations(LABELS, 2)))
 def test_exact_agreement_refuses_any_mismatch(label, verdict):
     rows = judged({**ONE_EACH, label: {label: 20, verdict: 1}})
     with pytest.raises(Refused) as refusal:
