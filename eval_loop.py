@@ -67,6 +67,7 @@ Parts = dict[str, set[str]]       # receipts of a directory: stem with number ->
 FILE_LIMIT = 10_000_000           # bytes of any document, input, truth, or criterion
 SKILL_LIMIT = 500_000             # bytes of a SKILL.md; the CLI was measured up to 300 kB
 FINDING_LIMIT = 100               # findings of one kind shown of a SKILL.md
+GROWING_LIMIT = 1_000_000         # bytes of a text with characters that grow under NFKC
 PROMPT_LIMIT = 10_000_000         # bytes on the CLI's standard input; it refuses 12 MB
 OUTPUT_LIMIT = 64 * 1024 * 1024   # bytes of one call's standard output or error
 ANSWER_LIMIT = 16 * 1024 * 1024   # bytes of output that are read as an answer; more is none
@@ -1040,7 +1041,8 @@ def read_receipt(root: str, file: str, shape: Document) -> tuple[Document, bytes
     for name, rule in shape.items():
         value = document.get(name)
         inner = rule[0] if isinstance(rule, tuple) and rule[-1] is None else rule  # or null
-        if not fits(inner, value) and (inner is rule or value is not None):
+        null = inner is not rule and value is None and name in document
+        if not null and not fits(inner, value):
             raise Refused(f"{file}: $.{name}: expected what the program wrote, got "
                           f"{shorten(value)}; restore the receipt")
     return document, raw
@@ -1452,6 +1454,25 @@ def make_private(flight: Flight) -> None:
             skill.write(raw)
 
 
+def sync_stream(root: str, file: str) -> int:
+    """Make a call's output durable, cut at the limit; the size that it had."""
+    try:
+        descriptor = os.open(os.path.join(root, file), os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW
+                             | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
+        try:
+            size = os.fstat(descriptor).st_size
+            if size > OUTPUT_LIMIT:
+                os.ftruncate(descriptor, OUTPUT_LIMIT)
+            os.fsync(descriptor)
+            return size
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        raise Refused(f"{file}: cannot be made durable ({error.strerror}); a plain file and "
+                      "free "
+                      "space are expected") from None
+
+
 def close_call(calling: Calling, call: Call, file: str, call_id: str, pending_sha256: str,
                facts: Document) -> Document:
     """The terminal receipt of a call that ended, published durably after its streams.
@@ -1459,16 +1480,9 @@ def close_call(calling: Calling, call: Call, file: str, call_id: str, pending_sh
     Writes: the terminal receipt; removes the call's private directory.
     """
     import shutil
-    for name in ("stdout", "stderr"):
-        descriptor = os.open(os.path.join(calling.root, f"{file}.{name}"),
-                             os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-        try:
-            if os.fstat(descriptor).st_size > OUTPUT_LIMIT:
-                os.ftruncate(descriptor, OUTPUT_LIMIT)
-                facts = {**facts, "ended": "too-much-output"}
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+    sizes = [sync_stream(calling.root, f"{file}.{name}") for name in ("stdout", "stderr")]
+    if max(sizes) > OUTPUT_LIMIT:
+        facts = {**facts, "ended": "too-much-output"}
     lapsed = calling.lapsed() if call.purpose == "judge" else None
     terminal = terminal_document(
         call, call_id, pending_sha256,
@@ -1964,6 +1978,10 @@ class Experiment:
             if expected not in (None, sha256(raw)):
                 raise Refused(hash_problem(file, raw, expected, source))
             document = raw.decode("utf-8") if kind == "text" else parse_json(raw)
+            if len(raw) > GROWING_LIMIT and kind == "text" and any(
+                    len(unicodedata.normalize("NFKC", char)) > 4 for char in set(document)):
+                raise Refused(f"{file}: expected at most {GROWING_LIMIT} bytes of a text with "
+                              "characters that grow when they are normalised, such as U+FDFA")
             kind = kind or self._told_kind(file, document)
             good = kind == "text" or self._check(file, kind, document)
             self.bound[file, kind] = Bound(file, kind, sha256(raw), document if good else None)

@@ -26,7 +26,7 @@ TREE = ast.parse(TEXT)
 # Ceilings near what the file needs now, so that growth is noticed. The goals are smaller:
 # 2,000 lines and 16,000 tokens, better 1,800 and 14,000; 50 lines a function; the money path,
 # that is everything up to the end of Calls, under 900 lines.
-LINES_CEILING, TOKENS_CEILING, MONEY_PATH_CEILING = 4_500, 35_000, 1_650
+LINES_CEILING, TOKENS_CEILING, MONEY_PATH_CEILING = 4_600, 35_500, 1_700
 LINES_GOAL, TOKENS_GOAL, MONEY_PATH_GOAL = 2_000, 16_000, 900
 COLUMNS, FUNCTION_LINES, MEDIAN_LINES, NESTING, OPERANDS = 96, 60, 15, 5, 5
 
@@ -38,12 +38,12 @@ FUNCTION = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 # Who may do what, besides the five powers.
 OPENERS = {"read_bound", "publish", "sync_directory", "file_sha256", "unlocked",
-           "Ledger.locked", "open_stream", "make_private", "close_call", "close_interrupted",
+           "Ledger.locked", "open_stream", "make_private", "sync_stream", "close_interrupted",
            "boot_id"}
-CREATORS = {"publish", "open_stream", "close_call", "Ledger.locked"}
+CREATORS = {"publish", "open_stream", "sync_stream", "Ledger.locked"}
 CHANGERS = {
     "os.write": {"publish"}, "os.link": {"publish"}, "os.pwrite": {"Ledger.locked"},
-    "os.unlink": {"remove"}, "os.ftruncate": {"close_call"}, "shutil.rmtree": {"close_call"},
+    "os.unlink": {"remove"}, "os.ftruncate": {"sync_stream"}, "shutil.rmtree": {"close_call"},
     "os.makedirs": {"make_private"}, "os.mkdir": {"make_directory"},
     "os.urandom": {"publish"},
     "os.killpg": {"kill_group"}, "uuid.uuid4": {"claim"}, "time.sleep": {"close_left"}}
