@@ -3344,6 +3344,9 @@ def approved_arm(experiment: Experiment, given: Bound) -> Arm:
     experiment.later(f"{given.file}: $.approvedAtUtc", given["approvedAtUtc"], tally.last,
                      f"the last receipt of {arm.plan.file}")
     if diagnosis:
+        if given["candidateSkillSha256"] == arm.plan["skillSha256"]:
+            experiment.warnings.append(f"{given.file}: $.candidateSkillSha256: is the baseline's "
+                                       "own SKILL.md; write the revision first")
         failed = {(row["caseId"], row["testId"]) for row in tally.rows
                   if row["verdict"] != "pass"}
         experiment.problems += [
@@ -3806,7 +3809,7 @@ class Progress:
         """Report one call that ended."""
         done, elapsed = len(self.work.finished), elapsed_clock() - self.started
         result = terminal["reason"] or terminal.get("verdict") or terminal["status"]
-        line = (f"[{done}/{self.total}] {os.path.basename(file)} {result}, "
+        line = (f"[{done}/{self.total}] {'/'.join(file.split('/')[-2:])} {result}, "
                 f"{terminal['costUsd']} USD; {elapsed:.0f} s, about "
                 f"{elapsed / done * (self.total - done):.0f} s left; "
                 f"{money(self.ledger.committed)} of {money(self.ledger.limit)} USD")
@@ -4377,7 +4380,8 @@ def comparison_lines(document: Document) -> list[str]:
     lines += [f"time: {text}" for text in document["contradictoryTimes"]]
     return lines + [
         f"accounting: {spent['status']}; known {spent['knownUsd']} USD, "
-        f"{spent['unknownCalls']} of unknown cost (the CLI's estimates, not an invoice)",
+        f"{spent['unknownCalls']} of unknown cost, calibration apart (the CLI's estimates, not an "
+        "invoice)",
         f"candidates tried on development: {document['candidatesTried']}; largest time between "
         f"the two arms of a case: {document['largestGapSeconds']} s; program versions: "
         f"{len(document['programs'])}"]

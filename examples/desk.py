@@ -1860,7 +1860,9 @@ def print_exposure(exposure: dict[str, Any]) -> None:
         tell(f"Held-out: {exposure['note']}")
     else:
         seen = exposure["exposed"]
-        tell(f"Held-out: {amount(exposure['cases'], 'case')}, {len(seen) or 'none'} exposed")
+        tell(f"Held-out: {amount(exposure['cases'], 'case')}, {len(seen) or 'none'} exposed by "
+             "other plans; once this round's plans ran on them, another candidate needs fresh "
+             "ones", rest="  ")
         tell(*seen[:12], first="  - ", rest="    ")
 
 

@@ -902,7 +902,8 @@ def money(review: Review) -> Html:
     """What it cost."""
     told, calls = review.document["accounting"], review.document["calls"]
     each = [per_call(calls[f"{variant}Heldout"]["run"]) for variant in VARIANTS]
-    lines = [f"Known cost of all calls: {told['knownUsd']} USD. {ACCOUNTING[told['status']]}"]
+    lines = [f"Known cost of the Skill calls and judgments of the four plans, calibration apart: "
+             f"{told['knownUsd']} USD. {ACCOUNTING[told['status']]}"]
     if told["unknownCalls"]:
         lines.append(f"{count(told['unknownCalls'], 'call')} of unknown cost: up to "
                      f"{told['reservedForUnknownUsd']} USD were reserved for them.")

@@ -75,7 +75,7 @@ def test_five_large_winners_against_25_small_losers_is_a_hold():
     told = weighed(before, after)
     assert gate(told, "maximumGainPValue")[1] and gate(told, "minimumHeldoutGain")[1]
     assert gate(told, "maximumWorseFamiliesShare") == (
-        pytest.approx(Fraction(25, 30), abs=Fraction(1, 10**11)), False)
+        pytest.approx(Fraction(25, 30), abs=1e-11), False)
     assert told["reasons"] and told["finding"] != "better"
     assert told["worstCase"]["wins"] == 5 and told["worstCase"]["losses"] == 25
 

@@ -16,7 +16,7 @@ import sys
 import pytest
 
 import mutations
-from builder import CANDIDATE_SKILL, PROGRAM, Experiment, now
+from builder import CANDIDATE_SKILL, PROGRAM, Experiment, now, sha256
 from mutations import BYTE_MUTATORS, STRUCTURE_MUTATORS, Pairs, Quick, say
 
 # Fields that a document may leave out, as templates/README.md has them.
@@ -618,6 +618,63 @@ def test_registered_limit_that_no_sample_size_reaches_soon_is_finalised_soon(mak
     done = bounded(own, "calibrate-finalize", "calibration-plan.json",
                    "calibration-approval.json", expect=(4,))
     assert b"not-qualified" in done.stdout
+
+
+# ---- what is shown, and the lock -----------------------------------------------------------
+
+HOSTILE = "Eve\x1b[2J\x07\x9b31m\nrefused: all is well\r"
+
+
+def assert_plain(said: mutations.Said, most_lines: int) -> None:
+    """Nothing that steers a terminal was printed, and no line was forged."""
+    for text in (said.out, said.err):
+        assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]", text), repr(text)
+        assert not any(line.startswith("refused: all is well") for line in text.split("\n"))
+        assert text.count("\n") <= most_lines
+
+
+@pytest.mark.parametrize("text", [
+    "---\nname: figures\n\x1b[2Jkey: v\n---\n", "---\n'a\x1b[2J': 1\n---\n",
+    "---\ndescription: x\x1b[31m: y\n---\n", "---\nallowed-tools\x07\n---\n",
+    "---\nname: other\x1b[2J\n---\n", "a\n${CLAUDE_\x1b[2J}\n", "!`\x1b[2J`\n"])
+def test_skill_does_not_steer_the_terminal(desk, text):
+    own = desk.copied(desk.root / f"terminal-{sha256(text.encode())[:8]}")
+    own.write(own.skill_file("baseline"), text)
+    name = own.write_plan("baseline", "development", resultDir="fresh/terminal")
+    assert_plain(say(own.directory, "check", name), 20)
+
+
+@pytest.mark.parametrize("name", ["environment", "spending", "development-cases", "policy",
+                                  "calibration-plan", "decision", "diagnosis", "revocations"])
+def test_document_does_not_steer_the_terminal(desk, name):
+    parsed = document(desk, name)
+    for where, value in mutations.leaves(parsed):
+        if type(value) is str:
+            changed = mutations.edited(parsed, where, lambda item: [
+                (item[0], HOSTILE) if isinstance(item, tuple) else HOSTILE])
+            assert_plain(check(desk, mutations.write(changed).encode()), 20)
+            changed = mutations.edited(parsed, where, lambda item: [item, (HOSTILE, 1)]
+                                       if isinstance(item, tuple) else [item])
+            assert_plain(check(desk, mutations.write(changed).encode()), 20)
+
+
+def test_names_of_owner_and_files_do_not_steer_the_terminal(make, tmp_path):
+    own = Quick(tmp_path / "own", **EMPTY).walk("compare")
+    own.write_decision("hold", owner=HOSTILE, reason=HOSTILE)
+    assert_plain(own.command("decide", "comparison.json", "decision.json", expect=0), 10)
+    own.path("skills/baseline/\x1b[2J\nx").write_text("x", "utf-8")
+    assert_plain(own.command("verify", "decision-receipt.json", expect=3), 3)
+
+
+@pytest.mark.parametrize("raw", [b"", b"garbage", b"\xff" * 64, b"eval_loop " + b"9" * 70, b"-5",
+                                 b"\0" * 64, b"x" * 100_000])
+def test_lock_file_of_any_content_counts_no_call_twice(tmp_path, raw):
+    own = Quick(tmp_path, **EMPTY, spending={"spendLimitUsd": "0.25"}).walk("policy")
+    plan = own.write_plan("baseline", "development")
+    own.command("run", plan, expect=0)
+    own.path(".lock").write_bytes(raw)
+    own.command("run", own.write_plan("baseline", "development"), expect=0)
+    assert own.calls("run") == 1
 
 
 # ---- pipes, devices, links -----------------------------------------------------------------

@@ -262,6 +262,45 @@ def test_no_second_file_may_lie_in_a_skill_project(own, name):
         path.parent.rmdir() if "/" in name else None
 
 
+# What only the last receipts of a plan say, and nothing binds before the plan is scored.
+UNSCORED = {"completedAtUtc", "elapsedMilliseconds"}
+
+
+def unscored_tampered(own: Experiment, places: list, kind: str) -> list[str]:
+    """Tamper with a plan that is judged but not scored: what verify accepted, or crashed on."""
+    plan, accepted = own.plan_name("baseline", "development"), []
+    for file, where in places:
+        document = mutations.read(own.path(file).read_bytes())
+        changed = mutations.write(mutations.tampered(document, where, kind)) + "\n"
+        with mutations.replaced(own.path(file), changed.encode()):
+            said = say(own.directory, "verify", plan)
+        path = mutations.json_path(document, where)
+        if said.status != 3 and not (file.endswith(".judge.1.terminal.json") and kind == "value"
+                                     and path[2:] in UNSCORED and said.status == 0):
+            accepted += complaints(file, f"{kind} of {path}", said)
+    return accepted
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_only_moments_of_the_last_receipts_of_an_unscored_plan_may_change(
+        unscored, tmp_path, kind):
+    names = [name for name in documents(unscored) if name.startswith("results/baseline-")]
+    places = [(file, where) for file in names for where, _ in mutations.leaves(
+        mutations.read(unscored.path(file).read_bytes()))]
+    assert len(names) == 4 and len(places) > 150
+    fail_on(mutations.in_two(unscored_tampered, unscored, tmp_path, places, kind))
+
+
+@pytest.fixture(scope="module")
+def unscored(tmp_path_factory):
+    """An experiment whose baseline was run and judged in development, and no more."""
+    own = Quick(tmp_path_factory.mktemp("unscored"), development=1, heldout=1).walk("policy")
+    plan = own.write_plan("baseline", "development")
+    own.command("run", plan, expect=0)
+    own.command("judge", plan, expect=0)
+    return own
+
+
 # ---- every dependent hash recomputed -------------------------------------------------------
 
 
