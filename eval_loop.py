@@ -417,7 +417,12 @@ def receipt_names(root: str, directory: str) -> Parts:
 
 def receipt_directories(root: str) -> Iterator[tuple[str, Parts]]:
     """Every directory of the experiment that holds a pending receipt, in name order."""
-    for path, directories, names in os.walk(root):
+    def refuse(error: OSError) -> None:
+        raise Refused(f"{error.filename}: cannot be listed ({error.strerror}); its receipts "
+                      "would "
+                      "not be counted")
+
+    for path, directories, names in os.walk(root, onerror=refuse):
         directories.sort()
         if any(name.endswith(".pending.json") for name in names):
             directory = os.path.relpath(path, root)
@@ -751,6 +756,8 @@ def read_answer(stdout: bytes, call_id: str) -> Answer | None:
         if result["session_id"] != call_id or (
                 [item["type"] for item in items].index("result") != len(items) - 1):
             return None
+        if not isinstance(result.get("result"), (str, type(None))):
+            return None
         answer = Answer({}, result, [], [], [], [], [], [])
         for item in items:
             _add_item(answer, item)
@@ -812,7 +819,8 @@ def cost_of(answer: Answer) -> str:
 def unserved_reason(answer: Answer) -> str | None:
     """Why no model can have answered, or None when one may have."""
     result = answer.result
-    used = answer.models or result.get("modelUsage") != {} or any(usage_of(result).values())
+    used = (answer.models or answer.notes or result.get("modelUsage") != {}
+            or any(usage_of(result).values()))
     if used or result.get("is_error") is not True:
         return None
     status, text = result.get("api_error_status"), str(result.get("result"))
@@ -949,7 +957,7 @@ PLAIN = str.maketrans({**dict.fromkeys("‘’‚‛′", "'"), **dict.fromkeys(
 def quote_form(text: str) -> str:
     """A text as quotes are compared: normalised, with plain quotes and dashes, without Markdown
     marks and format characters."""
-    folded = unicodedata.normalize("NFKC", text).translate(PLAIN)
+    folded = unicodedata.normalize("NFKC", text.translate(PLAIN)).translate(PLAIN)
     hidden = {ord(char): None for char in set(folded) if unicodedata.category(char) == "Cf"}
     return normalise(folded.translate(hidden))
 
@@ -1158,6 +1166,10 @@ def hash_program(path: str, expected: str) -> tuple[int, ...]:
     return identity
 
 
+COST = Rule('an exact decimal or "unknown"',
+            lambda value: value == "unknown" or (type(value) is str and MONEY.test(value)))
+
+
 class Ledger:
     """All receipts of the experiment added up, under the lock that every claim takes.
 
@@ -1208,7 +1220,7 @@ class Ledger:
                     self.count(key, pending["purpose"], pending["reservedUsd"])
                     if "terminal.json" in parts:
                         terminal, _ = read_receipt(self.root, f"{key}.terminal.json",
-                                                   {"costUsd": TEXT})
+                                                   {"costUsd": COST})
                         self.close(key, terminal["costUsd"])
 
     def count(self, key: str, purpose: str, reserved: str) -> None:
@@ -1248,7 +1260,7 @@ class Flight:
         self.process: Any = None
         self.ended: str | None = None
         self.over = False
-        self.mutex = threading.Lock()
+        self.mutex = threading.RLock()   # Ctrl-C may come while this thread holds it
         self.started = self.looked = elapsed_clock()
 
     def end(self, reason: str) -> None:
@@ -1294,17 +1306,18 @@ def kill_group(leader: int) -> None:
         os.killpg(leader, signal.SIGKILL)
 
 
-def spawn(program: str, flight: Flight) -> Any:
-    """Start the CLI in its own session, the prompt on its standard input: the only subprocess.
+def spawn(program: str, flight: Flight) -> None:
+    """Start the CLI in its own session, the prompt on its standard input: the only
+    subprocess.
 
-    Spends: money, from here on. Returns the process; OSError when it cannot be started.
+    Spends: money, from here on. OSError and no flight.process when it cannot be started.
     """
     import subprocess
     import tempfile
     with tempfile.TemporaryFile(dir=flight.private) as unnamed:
         unnamed.write(flight.call.prompt.encode("utf-8"))
         unnamed.seek(0)
-        return subprocess.Popen(
+        flight.process = subprocess.Popen(
             [program, *arguments(flight.call, flight.call_id)], stdin=unnamed,
             stdout=flight.descriptors[0], stderr=flight.descriptors[2], close_fds=True,
             shell=False, cwd=os.path.join(flight.private, "w"), start_new_session=True,
@@ -1423,10 +1436,10 @@ def attempt(calling: Calling, call: Call, number: int) -> Document | None:
                 raise Refused(f"{flight.file}.stderr: another process holds it")
             flight.descriptors.append(stderr)
             make_private(flight)
-            flight.process = spawn(calling.program, flight)
+            spawn(calling.program, flight)
         except (OSError, ValueError, Refused):
-            pass  # nothing was asked; the terminal receipt says so
-        else:
+            pass  # without a process nothing was asked; the terminal receipt says so
+        if flight.process:
             exit_status = flight.wait()
             ended = flight.ended if exit_status == -signal.SIGKILL else None
         return close_call(calling, call, flight.file, flight.call_id, flight.pending_sha256, {
@@ -1444,8 +1457,8 @@ def attempt(calling: Calling, call: Call, number: int) -> Document | None:
 
 def make_private(flight: Flight) -> None:
     """The private directory of one call, with the very bytes of the Skill that were hashed."""
-    for name in ("home", "tmp", "w"):
-        os.makedirs(os.path.join(flight.private, name), mode=0o700)
+    for name in ("", "home", "tmp", "w"):
+        os.mkdir(os.path.join(flight.private, name), mode=0o700)
     if flight.call.skill:
         name, raw = flight.call.skill
         place = os.path.join(flight.private, "w", ".claude", "skills", name)
@@ -1500,7 +1513,7 @@ def close_interrupted(calling: Calling, call: Call, left: Attempt) -> Document |
     """The terminal receipt of a call whose program and CLI are gone; None when another process
     closes it."""
     pending = os.path.join(calling.root, f"{left.file}.pending.json")
-    descriptor = os.open(pending, os.O_RDONLY | os.O_CLOEXEC)
+    descriptor = os.open(pending, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         if os.path.lexists(os.path.join(calling.root, f"{left.file}.terminal.json")):
@@ -1568,7 +1581,8 @@ class Work:
         elif self.faults >= 3:
             self.stopped.append("three calls in a row ended by machinery, the last one "
                                 f"{file}: {reason}; see its .stdout and .stderr")
-        report(file, terminal)
+        with contextlib.suppress(OSError):  # a reader that went away must not stop the watch
+            report(file, terminal)
 
 
 def is_unknown(terminal: Document) -> bool:
@@ -2799,6 +2813,8 @@ def weigh(policy: Document, rows: dict[str, list[Document]],
             else "cannot-tell",
             "reasons": reasons, "gates": gates,
             "worstCase": {"pOneSided": decimal_text(p_worst), "wins": won, "losses": lost,
+                          "netGainAtLeast": decimal_text(
+                              net_gain_lower(won, lost, len(worst)), up=False),
                           "regressedChecks": regressed},
             "pForWorse": decimal_text(p_mirrored)}
 
@@ -2960,8 +2976,7 @@ def sample_call(experiment: Experiment, plan: Bound, sample: Document, label: st
 
 CALIBRATED = {"label": VERDICT, "caseGroup": TEXT, "slice": (TEXT, None),
               "criterionSha256": SHA, "sampleId": ID,
-              "judgeIdentity": SHA, "pairSha256": SHA, "bound": Names(ANYTHING, LITERAL),
-              **MOMENT}
+              "judgeIdentity": SHA, "pairSha256": SHA, **MOMENT}
 RAN = {"caseGroup": TEXT, "sourceId": TEXT, "normalisedInputSha256": SHA, "variant": TEXT,
        "split": TEXT, **MOMENT}
 
@@ -2988,16 +3003,22 @@ def other_receipts(experiment: Experiment, purpose: str, own: set[str],
                     yield Foreign(file, pending, sha256(raw))
 
 
-def foreign_terminal(experiment: Experiment, receipt: Foreign, fields: Document) -> Document:
-    """The terminal of another plan's call; one without counts as unknown."""
-    file = f"{receipt.file}.terminal.json"
+def foreign_terminal(experiment: Experiment, receipt: Foreign) -> Document:
+    """The terminal of another plan's call. One without, and one that says unserved while its
+    own output does not, count as unknown."""
+    file, unknown = f"{receipt.file}.terminal.json", {"status": "error", "verdict": "unknown"}
     if not os.path.lexists(os.path.join(experiment.root, file)):
-        return {"status": "error", "verdict": "unknown"}
+        return unknown
     terminal, _ = read_receipt(experiment.root, file, {
-        "pendingSha256": SHA, "status": TEXT, **fields})
+        "pendingSha256": SHA, "status": TEXT, "stdoutSha256": SHA})
     if terminal["pendingSha256"] != receipt.sha256:
         raise Refused(f"{file}: belongs to another pending receipt; restore it")
-    return terminal
+    if terminal["status"] != "unserved":
+        return terminal if terminal.get("verdict") in VERDICTS else {**terminal, **unknown}
+    stdout = read_stream(experiment.root, f"{receipt.file}.stdout")
+    answer = read_answer(stdout, receipt.pending["callId"])
+    proven = sha256(stdout) == terminal["stdoutSha256"] and answer and unserved_reason(answer)
+    return terminal if proven else unknown
 
 
 def labels_of(plan: Bound) -> tuple[dict[str, str], list[str]]:
@@ -3122,7 +3143,7 @@ def calibration_document(experiment: Experiment, plan: Bound, approval: Bound) -
     rows = judged_samples(
         calls, terminals, {sample["id"] for sample in plan["samples"]
                            if "adjudication" in sample},
-        [(receipt.pending, foreign_terminal(experiment, receipt, {"verdict": VERDICT}))
+        [(receipt.pending, foreign_terminal(experiment, receipt))
          for receipt in earlier])
     limits = plan.document.get("qualification")
     people = {sample["id"]: people_of(sample) for sample in plan["samples"]}
@@ -3289,10 +3310,11 @@ def arm_of(experiment: Experiment, plan: Bound) -> Arm:
     before = predecessors(experiment, plan, policy)
     heldout_cases = experiment.at(policy, "heldoutCases")
     if plan["variant"] == "candidate" and before and heldout_cases.document:
-        key = "leaks", sha256(skill)
+        old = before["baselineDevelopment"].skill
+        key = "leaks", sha256(skill) + sha256(old), heldout_cases.sha256
         if key not in experiment.built:
-            experiment.built[key] = candidate_leaks(skill, before["baselineDevelopment"].skill,
-                                                    cases_of(experiment, heldout_cases))
+            experiment.built[key] = candidate_leaks(skill, old, cases_of(experiment,
+                                                                        heldout_cases))
         experiment.problems += [f"leakage: {leak}" for leak in experiment.built[key][0]]
     taken = {other.directory: other.plan.file for other in before.values()}
     if calibration:
@@ -3345,7 +3367,8 @@ def approved_arm(experiment: Experiment, given: Bound) -> Arm:
                      f"the last receipt of {arm.plan.file}")
     if diagnosis:
         if given["candidateSkillSha256"] == arm.plan["skillSha256"]:
-            experiment.warnings.append(f"{given.file}: $.candidateSkillSha256: is the baseline's "
+            experiment.warnings.append(f"{given.file}: $.candidateSkillSha256: is the "
+                                       "baseline's "
                                        "own SKILL.md; write the revision first")
         failed = {(row["caseId"], row["testId"]) for row in tally.rows
                   if row["verdict"] != "pass"}
@@ -3497,19 +3520,9 @@ def exposures(experiment: Experiment, cases: list[Case],
                 normalise(receipt.pending["sourceId"]))
         hits = [(what, place[value]) for what, place, value in zip(
             ("input", "family", "source"), known, seen, strict=True) if value in place]
-        if hits and not foreign_unserved(experiment, receipt):
+        if hits and foreign_terminal(experiment, receipt)["status"] != "unserved":
             yield (f"held-out case {hits[0][1]} is exposed: {receipt.file}.pending.json has "
                    f"its {hits[0][0]}")
-
-
-def foreign_unserved(experiment: Experiment, receipt: Foreign) -> bool:
-    """Whether another plan's call reached no model, by its terminal and by its own output."""
-    terminal = foreign_terminal(experiment, receipt, {"stdoutSha256": SHA})
-    if terminal["status"] != "unserved":
-        return False
-    stdout = read_stream(experiment.root, f"{receipt.file}.stdout")
-    answer = read_answer(stdout, receipt.pending["callId"])
-    return sha256(stdout) == terminal["stdoutSha256"] and not (answer and answer.models)
 
 
 def four_arms(experiment: Experiment, plans: list[Bound]) -> dict[str, Arm]:
@@ -3558,7 +3571,8 @@ def comparison_document(experiment: Experiment, arms: dict[str, Arm], revoked: l
     tried = {receipt.pending["bound"].get("skillSha256") for receipt in others
              if (receipt.pending["variant"] == "candidate"
                  and receipt.pending["split"] == "development")}
-    _, notes = experiment.built["leaks", sha256(arm.skill)]
+    _, notes = experiment.built["leaks", sha256(arm.skill) + sha256(before.skill),
+                                arm.policy["heldoutCases"]["sha256"]]
     return {
         "kind": "comparison", "evidenceKind": evidence_kind(arm),
         "status": "hold" if reasons else "eligible-for-manual-review",
@@ -3950,7 +3964,9 @@ def check_policy(experiment: Experiment, policy: Bound) -> list[str]:
         told.append(f"{critical} critical checks in held-out: with 2 % chance flips all of "
                     f"them survive {percent(survive, up=False)} of the time.")
     if inventory.document is not None:
-        seen = exposures(experiment, cases, list(other_receipts(experiment, "run", set(), "9")))
+        others = [receipt for receipt in other_receipts(experiment, "run", set(), "9")
+                  if receipt.pending["bound"].get("policySha256") != policy.sha256]
+        seen = exposures(experiment, cases, others)
         experiment.warnings += [f"{text}; such a held-out result can only be a hold"
                                 for text in seen]
     return told + [f"publish this hash now: {policy.sha256}  {policy.file} (only a hash "
@@ -4348,7 +4364,8 @@ def comparison_lines(document: Document) -> list[str]:
               f"(worst case for unknowns {short(document['worstCase']['pOneSided'])}, "
               f"two-sided {short(told['pTwoSided'])}). At least 95 % confidence:",
               "net share of families improved is above "
-              f"{percent(Fraction(told['netGainAtLeast']), up=False)}.",
+              f"{percent(Fraction(told['netGainAtLeast']), up=False)} (worst case for unknowns "
+              f"{percent(Fraction(document['worstCase']['netGainAtLeast']), up=False)}).",
               "One attempt a case: run-to-run variation is not separated from case "
               "differences. One comparison only: a further candidate on these cases is a "
               "second look.",
@@ -4380,7 +4397,8 @@ def comparison_lines(document: Document) -> list[str]:
     lines += [f"time: {text}" for text in document["contradictoryTimes"]]
     return lines + [
         f"accounting: {spent['status']}; known {spent['knownUsd']} USD, "
-        f"{spent['unknownCalls']} of unknown cost, calibration apart (the CLI's estimates, not an "
+        f"{spent['unknownCalls']} of unknown cost, calibration apart (the CLI's estimates, not "
+        "an "
         "invoice)",
         f"candidates tried on development: {document['candidatesTried']}; largest time between "
         f"the two arms of a case: {document['largestGapSeconds']} s; program versions: "
@@ -4416,6 +4434,7 @@ def cmd_verify(options: argparse.Namespace) -> int:
     experiment, files = open_experiment(*options.documents)
     hashes: set[str] = set()
     for file in files:
+        experiment = Experiment(experiment.root, experiment.now)  # each replay by itself
         bound = named(experiment, file, *PROGRAM_SHAPES, "plan")
         if bound.kind == "plan":
             arm = arm_of(experiment, bound)
@@ -4432,9 +4451,9 @@ def cmd_verify(options: argparse.Namespace) -> int:
             document = decision_document(experiment, experiment.at(bound, "comparison"),
                                          experiment.at(bound, "decisionDocument"))
             same_document(bound, document)
-    hashes |= {bound.sha256 for bound in experiment.bound.values()}
-    hashes |= {built.score_sha256 for built in experiment.built.values()
-               if isinstance(built, Tally)}
+        hashes |= {bound.sha256 for bound in experiment.bound.values()}
+        hashes |= {built.score_sha256 for built in experiment.built.values()
+                   if isinstance(built, Tally)}
     if missing := sorted(set(options.trust or ()) - hashes):
         raise Refused(*(f"--trust {digest}: no document of this experiment has that hash"
                         for digest in missing))

@@ -44,7 +44,7 @@ CREATORS = {"publish", "open_stream", "sync_stream", "Ledger.locked"}
 CHANGERS = {
     "os.write": {"publish"}, "os.link": {"publish"}, "os.pwrite": {"Ledger.locked"},
     "os.unlink": {"remove"}, "os.ftruncate": {"sync_stream"}, "shutil.rmtree": {"close_call"},
-    "os.makedirs": {"make_private"}, "os.mkdir": {"make_directory"},
+    "os.makedirs": {"make_private"}, "os.mkdir": {"make_directory", "make_private"},
     "os.urandom": {"publish"},
     "os.killpg": {"kill_group"}, "uuid.uuid4": {"claim"}, "time.sleep": {"close_left"}}
 FORBIDDEN = {
