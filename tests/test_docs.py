@@ -47,7 +47,7 @@ RELIABILITY = {
     "processes": "commands at work on one experiment at once",
     "answers-mutated": "outputs of the CLI with one change, each ending in a terminal receipt",
     "leaves-tampered-*": "leaves of documents and receipts changed, for each kind of change",
-    "stream-bytes-tampered*": "bits of kept outputs flipped",
+    "stream-bytes-tampered": "bits of kept outputs flipped",
     "files-swapped": "pairs of bound files exchanged",
     "documents-mutated-*": "owner documents with one change, of each kind of document",
     "injection-attempts": "outputs that try to leave their part of the judge's prompt",
