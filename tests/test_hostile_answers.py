@@ -12,8 +12,8 @@ import sys
 import pytest
 
 import mutations
-from builder import PROGRAM, Experiment, sha256
-from mutations import BYTE_MUTATORS, STRUCTURE_MUTATORS
+from builder import POOR_MARK, PROGRAM, QUOTE, Experiment, sha256
+from mutations import BYTE_MUTATORS, STRUCTURE_MUTATORS, Quick
 from real_cli import (CAPTURED_SKILL, FLOOR, FUTURE_MODEL, JUDGED_OUTPUT, MODEL, PINNED,
                       captured)
 from test_captures import ALL, CALL_ID, interpreted
@@ -291,29 +291,35 @@ def world(tmp_path_factory):
     return make
 
 
-def sample_of_mutations(count: int) -> list[bytes]:
-    """Mutations of Skill outputs that do not end a whole command, every third a good answer.
+def ends_a_command(said: dict) -> bool:
+    """Whether a command stops after such a call: by its reason, or a cost above its budget."""
+    cost = said["costUsd"]
+    return said["reason"] in STOPPING or cost != "unknown" and float(cost) > 1
+
+
+def sample_of_mutations(count: int, kind: str, good: str) -> list[bytes]:
+    """Mutations of a kind of outputs that do not end a whole command, every third a good one.
 
     (A command stops after three calls in a row that ended by machinery.)
     """
-    dice = random.Random("whole runs")
-    good = captured(PINNED, "skill-success")[0]
+    dice = random.Random(f"whole runs {kind}")
+    good_raw = captured(PINNED, good)[0]
     chosen = []
     while len(chosen) < count:
         if len(chosen) % 3 == 2:
-            chosen.append(good)
+            chosen.append(good_raw)
             continue
-        name = dice.choice([name for name, version in NAMES if name.startswith("skill-")
+        name = dice.choice([name for name, version in NAMES if name.startswith(kind)
                             and version == PINNED])
         _, raw = dice.choice(list(mutations_of(name, PINNED, 30)))
-        if len(raw) < 500_000 and interpreted(name, PINNED, raw)["reason"] not in STOPPING \
-                and interpreted("skill-success", PINNED, raw)["reason"] not in STOPPING:
+        if len(raw) < 500_000 and not any(ends_a_command(interpreted(one, PINNED, raw))
+                                          for one in (name, good)):
             chosen.append(raw.replace(CALL_ID.encode(), b"CALL-ID"))
     return chosen
 
 
 def test_sample_of_mutated_outputs_runs_scores_and_verifies_with_every_byte_kept(world):
-    outputs = sample_of_mutations(90)
+    outputs = sample_of_mutations(90, "skill-", "skill-success")
     own = world(outputs)
     done = own.command("run", own.plan, expect=(0, 4))
     assert "Traceback" not in done.stderr
@@ -335,6 +341,59 @@ def test_sample_of_mutated_outputs_runs_scores_and_verifies_with_every_byte_kept
     assert len(own.call_log()) == len(outputs)
 
 
+
+
+@pytest.fixture
+def judge_world(tmp_path):
+    """A function: outputs -> an experiment whose judge answers about case N by output N.
+
+    The judge has a CLI of its own, whose version is that of the captures.
+    """
+    def make(outputs: list[bytes]) -> Experiment:
+        rules = []
+        for number, raw in enumerate(outputs, 1):
+            (tmp_path / f"{number}.bytes").write_bytes(raw)
+            rules.append({"purpose": "judge", "contains": f"Task d{number:02}:",
+                          "capture": str(tmp_path / f"{number}.bytes")})
+        for label, quote in (("pass", QUOTE), ("fail", POOR_MARK), ("unknown", "")):
+            rules.append({"purpose": "judge", "contains": f"Task s10-{label}", "quote": quote,
+                          "verdict": label, "evidence": "So it is.", "version": PINNED})
+        own = Quick(tmp_path / "it", development=len(outputs), heldout=1, script=rules, answers={
+            ("baseline", f"d{n:02}"): JUDGED_OUTPUT for n in range(1, len(outputs) + 1)})
+        own.edit("environment.json", lambda given: given.update(
+            judgeExecutable=str(own.cli), judgeCliVersion=f"{PINNED} (Claude Code)",
+            judgeCliSha256=given["cliSha256"], judgeModelId=MODEL, judgeBudgetUsd="1",
+            unservedAttempts=1))
+        own.write_calibration_plan()
+        own.calibrate()
+        own.policy()
+        own.plan = own.write_plan("baseline", "development")
+        return own
+
+    return make
+
+
+def test_sample_of_mutated_judgments_is_judged_and_scored_with_every_byte_kept(judge_world):
+    outputs = sample_of_mutations(60, "judge-", "judge-pass")
+    own = judge_world(outputs)
+    own.command("run", own.plan, "--jobs", "2", expect=0)
+    own.command("judge", own.plan, expect=(0, 4))
+    folder, verdicts = own.path(own.result_directory("baseline", "development")), {}
+    for number, raw in enumerate(outputs, 1):
+        stem = f"d{number:02}.grounded-1.judge.1"
+        terminal = json.loads((folder / f"{stem}.terminal.json").read_bytes())
+        kept = (folder / f"{stem}.stdout").read_bytes()
+        assert kept == raw.replace(b"CALL-ID", terminal["callId"].encode())
+        again = kept.replace(terminal["callId"].encode(), CALL_ID.encode())
+        meant = meaning("judge-pass", PINNED, again, 0)
+        verdicts[f"d{number:02}"] = terminal["verdict"]
+        assert terminal["status"] != "ok" or meant and terminal["verdict"] == meant[0]
+        assert terminal["status"] == "ok" or terminal["verdict"] == "unknown"
+    mutations.report("whole-judgments-of-mutations", len(outputs))
+    own.command("score", own.plan, expect=4)
+    assert {case: row["verdict"] for (case, test), row in own.checks(
+        "baseline", "development").items() if test == "grounded-1"} == verdicts
+    own.command("verify", own.plan, expect=0)
 
 
 @pytest.mark.parametrize("what", ["spaces", "one long text", "noise"])
