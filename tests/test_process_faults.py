@@ -337,7 +337,8 @@ def test_signals_to_an_offline_command_write_nothing(ready, words):
     before = one.files()
     with faults.started(one, *words, start_new_session=True) as process:
         interrupt(process)
-        assert process.wait(60) in (0, 130, -signal.SIGINT)
+        # 1: Python itself was still starting, before any line of the program
+        assert process.wait(60) in (0, 1, 130, -signal.SIGINT)
     assert one.files() == before
 
 
