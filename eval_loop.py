@@ -67,7 +67,7 @@ Parts = dict[str, set[str]]       # receipts of a directory: stem with number ->
 FILE_LIMIT = 10_000_000           # bytes of any document, input, truth, or criterion
 SKILL_LIMIT = 500_000             # bytes of a SKILL.md; the CLI was measured up to 300 kB
 FINDING_LIMIT = 100               # findings of one kind shown of a SKILL.md
-GROWING_LIMIT = 1_000_000         # bytes of a text with characters that grow under NFKC
+GROWING_LIMIT = 300_000           # characters of a text with characters that grow under NFKC
 PROMPT_LIMIT = 10_000_000         # bytes on the CLI's standard input; it refuses 12 MB
 OUTPUT_LIMIT = 64 * 1024 * 1024   # bytes of one call's standard output or error
 ANSWER_LIMIT = 16 * 1024 * 1024   # bytes of output that are read as an answer; more is none
@@ -231,6 +231,12 @@ def money_text(value: Any) -> str:
 def total(amounts: Iterable[Decimal]) -> Decimal:
     """The exact sum."""
     return functools.reduce(EXACT.add, amounts, Decimal(0))
+
+
+def grows(text: str) -> bool:
+    """Whether a long text holds characters that become many under NFKC."""
+    return len(text) > GROWING_LIMIT and any(
+        len(unicodedata.normalize("NFKC", char)) > 4 for char in set(text))
 
 
 def normalise(text: str) -> str:
@@ -763,7 +769,7 @@ def read_answer(stdout: bytes, call_id: str) -> Answer | None:
             _add_item(answer, item)
     except (ValueError, LookupError, TypeError, AttributeError):
         return None
-    return answer
+    return None if grows("".join(answer.texts)) else answer
 
 
 def _add_item(answer: Answer, item: Document) -> None:
@@ -1992,10 +1998,9 @@ class Experiment:
             if expected not in (None, sha256(raw)):
                 raise Refused(hash_problem(file, raw, expected, source))
             document = raw.decode("utf-8") if kind == "text" else parse_json(raw)
-            if len(raw) > GROWING_LIMIT and kind == "text" and any(
-                    len(unicodedata.normalize("NFKC", char)) > 4 for char in set(document)):
-                raise Refused(f"{file}: expected at most {GROWING_LIMIT} bytes of a text with "
-                              "characters that grow when they are normalised, such as U+FDFA")
+            if kind == "text" and grows(document):
+                raise Refused(f"{file}: expected at most {GROWING_LIMIT} characters of a text "
+                              "that grows when it is normalised, as U+FDFA does")
             kind = kind or self._told_kind(file, document)
             good = kind == "text" or self._check(file, kind, document)
             self.bound[file, kind] = Bound(file, kind, sha256(raw), document if good else None)

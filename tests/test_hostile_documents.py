@@ -559,8 +559,11 @@ def test_large_answer_is_scored_and_verified_soon_and_in_little_memory(make, env
     own.write_policy()
     plan = own.write_plan("baseline", "development")
     bounded(own, "run", plan, expect=(0, 4))
-    assert own.read("results/baseline-development/d01.run.1.terminal.json")["status"] == "ok"
-    bounded(own, "score", plan)
+    # a long text that grows under NFKC is no answer of this CLI; its bytes are kept
+    grows = what == "characters that grow when normalised"
+    terminal = own.read("results/baseline-development/d01.run.1.terminal.json")
+    assert terminal["status"] == ("error" if grows else "ok")
+    bounded(own, "score", plan, expect=(4,) if grows else (0,))
     bounded(own, "verify", plan)
     assert len(own.call_log()) == 1
 
