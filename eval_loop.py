@@ -3724,16 +3724,21 @@ def decision_document(experiment: Experiment, comparison: Bound, decision: Bound
 # ---------------------------------------------------------------- Commands
 
 
+def printable(line: str) -> str:
+    """A line in which no text of a document or a model steers the terminal."""
+    return re.sub(r"[\x00-\x1f\x7f-\x9f]", lambda match: repr(match[0])[1:-1], line)
+
+
 def say(*lines: str) -> None:
     """Print results to standard output."""
     for line in lines:
-        print(line)
+        print(printable(line))
 
 
 def note(*lines: str) -> None:
     """Print what is not a result to standard error."""
     for line in lines:
-        print(line, file=sys.stderr, flush=True)
+        print(printable(line), file=sys.stderr, flush=True)
 
 
 def next_step(words: str) -> None:

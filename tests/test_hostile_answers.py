@@ -358,8 +358,10 @@ def judge_world(tmp_path):
         for label, quote in (("pass", QUOTE), ("fail", POOR_MARK), ("unknown", "")):
             rules.append({"purpose": "judge", "contains": f"Task s10-{label}", "quote": quote,
                           "verdict": label, "evidence": "So it is.", "version": PINNED})
-        own = Quick(tmp_path / "it", development=len(outputs), heldout=1, script=rules, answers={
-            ("baseline", f"d{n:02}"): JUDGED_OUTPUT for n in range(1, len(outputs) + 1)})
+        answers = {("baseline", f"d{number:02}"): JUDGED_OUTPUT
+                   for number in range(1, len(outputs) + 1)}
+        own = Quick(tmp_path / "it", development=len(outputs), heldout=1, script=rules,
+                    answers=answers)
         own.edit("environment.json", lambda given: given.update(
             judgeExecutable=str(own.cli), judgeCliVersion=f"{PINNED} (Claude Code)",
             judgeCliSha256=given["cliSha256"], judgeModelId=MODEL, judgeBudgetUsd="1",
