@@ -7,10 +7,9 @@
     chromium.pdf(page, target)
 
 The executable is EVAL_LOOP_CHROMIUM, else the first of the usual names on PATH; where there is
-none, EVAL_LOOP_REQUIRE_BROWSER=1 makes that a failure in place of a skip. Every start has
-its own HOME, TMPDIR and profile below the given directory, and no host name resolves. A
-headless window is never narrower than 500 pixels, so a page is laid out in a frame of the width
-that is asked for.
+none, EVAL_LOOP_REQUIRE_BROWSER=1 makes that a failure in place of a skip. Every start has its
+own HOME, TMPDIR and profile, and no host name resolves. A headless window is never narrower than
+500 pixels, so a page is laid out in a frame of the width that is asked for.
 """
 
 from __future__ import annotations
@@ -67,9 +66,11 @@ class Browser:
     def run(self, *arguments: str) -> str:
         """Start it with a fresh home and profile; return its standard output.
 
-        AssertionError, with all that it said, when it does not end well.
+        The home is not below the test's own directory: the browser puts a socket there, and the
+        path of a socket has room for 107 bytes. AssertionError, with all that it said, when it
+        does not end well.
         """
-        with tempfile.TemporaryDirectory(dir=self.scratch) as home:
+        with tempfile.TemporaryDirectory(prefix="") as home:
             done = subprocess.run(
                 [self.path, *FLAGS, f"--user-data-dir={home}/profile", *arguments],
                 env={"PATH": os.environ.get("PATH", "/usr/bin:/bin"), "HOME": home,

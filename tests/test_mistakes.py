@@ -199,8 +199,9 @@ MISTAKES = [
     Mistake("a comma after the last field", "documents",
             lambda experiment: experiment.write("spending.json", re.sub(
                 rb"\n}\n$", b",\n}\n", experiment.path("spending.json").read_bytes())),
-            ("check", "spending.json"), "spending.json", "line 5", "comma",
-            again("write_spending")),
+            ("check", "spending.json"), "spending.json",
+            "line 4|line 5",    # that of the comma from Python 3.13 on, before that of the brace
+            "comma", again("write_spending")),
     Mistake("typographic quotes", "documents",
             rewrite("spending.json", lambda raw: raw.replace(b'"', "“".encode())),
             ("check", "spending.json"), "spending.json", "line 2", "quotes",
