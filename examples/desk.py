@@ -34,11 +34,14 @@ Material lies inside DIRECTORY:
   samples/[CRITERION/]NAME/input.txt, truth.txt, output.txt   a sample for the judge
   skills/baseline/.claude/skills/SKILL/SKILL.md   the present Skill; skills/candidate/ likewise
 
-Another candidate, or another policy, is another round: `draft diagnosis --round 2` writes
-diagnosis-2.json, and what follows goes with it.
+Another candidate is another round with a directory of its own: copy skills/candidate to
+skills/candidate-2, revise the copy, and `draft diagnosis --round 2` writes diagnosis-2.json;
+what follows goes with it. Another policy is another round too: `draft policy --round 2`.
 
 The desk calls no model and spends nothing. It imports eval_loop.py and believes its receipts.
-Exit status: 0 done; 2 usage; 3 refused, and what was refused was not written; 130 interrupted.
+Exit status: 0 done; 2 usage; 3 refused, or a document that is there differs from the draft,
+and nothing was written in its place; 4 written, and it is wrong or contradicts another
+document; 130 interrupted.
 """
 from __future__ import annotations
 
@@ -76,7 +79,7 @@ from eval_loop import Refused  # noqa: E402
 # ---- Words ---------------------------------------------------------------------------------
 
 WIDTH = 80
-DONE, REFUSED, INTERRUPTED = 0, 3, 130
+DONE, REFUSED, WRONG, INTERRUPTED = 0, 3, 4, 130
 SPLITS = ("development", "heldout")
 PLANS = ("baseline-development-plan", "candidate-development-plan", "baseline-heldout-plan",
          "candidate-heldout-plan")
@@ -89,6 +92,13 @@ ROLES = ("environment", "spending", "development-cases", "heldout-cases", "calib
          "heldout-unlock", *HELDOUT, "comparison", "decision", "decision-receipt")
 ONCE = ("spending", "revocations")      # these have one name in every round
 PROGRAM_MADE = ("calibration", "comparison", "decision-receipt")
+NO_CASES = ("material: no cases yet; put each into material/development/NAME/ and "
+            "material/heldout/NAME/ as input.txt and truth.txt")
+
+# What to look at before a role is drafted: a document, and the word that shows it.
+LOOKED_AT = {"calibration-approval": ("calibration", "calibration-plan"),
+             PLANS[0]: ("check", "policy"), HELDOUT[0]: ("check", "heldout-unlock"),
+             "decision": ("", "comparison")}
 
 # What is typed after `draft` for a role.
 DRAFTED_BY = {
@@ -133,9 +143,11 @@ def now() -> str:
 
 
 def wrapped(text: str, first: str = "", rest: str = "") -> str:
-    """Return `text` in lines of at most 80 columns, as far as its words allow."""
-    return textwrap.fill(text, WIDTH, initial_indent=first, subsequent_indent=rest,
-                         break_long_words=False, break_on_hyphens=False)
+    """Return `text` in lines of at most 80 columns, as far as its words allow; nothing in it
+    steers the terminal."""
+    return textwrap.fill(eval_loop.printable(text), WIDTH, initial_indent=first,
+                         subsequent_indent=rest, break_long_words=False,
+                         break_on_hyphens=False)
 
 
 def tell(*lines: str, first: str = "", rest: str = "") -> None:
@@ -150,7 +162,7 @@ def tell(*lines: str, first: str = "", rest: str = "") -> None:
 def command_lines(command: str) -> str:
     """Return a command that can be pasted, continued on further lines when it is long."""
     lines = [""]
-    for word in map(shlex.quote, shlex.split(command)):
+    for word in map(shlex.quote, shlex.split(eval_loop.printable(command))):
         if lines[-1].strip() and len(lines[-1]) + len(word) > WIDTH - 3:
             lines[-1] += " \\"
             lines.append("   ")
@@ -167,6 +179,13 @@ def short(text: Any, limit: int = 160) -> str:
     """Return a text on one line, cut visibly."""
     line = " ".join(str(text).split())
     return line if len(line) <= limit else line[:limit - 1] + "…"
+
+
+def some(lines: Iterable[str], limit: int = 12, what: str = "") -> list[str]:
+    """Return the first lines of many, and how many more there are."""
+    lines = list(lines)
+    more = len(lines) - limit
+    return lines[:limit] + ([f"… and {more} more{what}"] if more > 0 else [])
 
 
 # ---- Documents as they lie there -------------------------------------------------------------
@@ -364,19 +383,27 @@ class Desk:
         if not isinstance(document, dict):
             raise Refused(f"{file}: {trouble or 'is not a JSON object'}; correct it")
         if left := [path for path, _ in placeholders(document)]:
-            raise Refused(f"{file}: still to fill in: {', '.join(left[:8])}"
-                          f"{' …' if len(left) > 8 else ''}; then repeat this command")
+            raise Refused(f"{file}: still to fill in: {', '.join(some(left, 8))}; then repeat "
+                          "this command")
 
     def command(self, words: Iterable[str]) -> str:
         """Return a desk command, ready to paste."""
         last = ["--round", str(self.round)] if self.options.round else []
         return shlex.join(["python3", sys.argv[0], self.typed, *words, *last])
 
-    def loop(self, word: str, *files: str, more: Iterable[str] = ()) -> str:
+    def loop(self, word: str, *files: str, more: Iterable[str] = (),
+             program: pathlib.Path = PLACE / "eval_loop.py") -> str:
         """Return an eval_loop command on documents of the experiment, ready to paste."""
-        program = os.path.relpath(PLACE / "eval_loop.py")
-        program = program if not program.startswith("../..") else str(PLACE / "eval_loop.py")
-        return shlex.join(["python3", program, word, *map(self.shown, files), *more])
+        near = os.path.relpath(program)
+        near = str(program) if near.startswith("../..") else near
+        return shlex.join(["python3", near, *filter(None, [word]), *map(self.shown, files),
+                           *more])
+
+    def look_at(self, role: str) -> str:
+        """Return the command that shows what a role's draft will stand on, or nothing."""
+        word, document = LOOKED_AT.get(role, ("", ""))
+        page = {} if word == "check" else {"program": HERE / "review_page.py"}
+        return self.loop(word, named(self, document), **page) if document else ""
 
     # ---- what documents lead to
 
@@ -405,13 +432,23 @@ class Desk:
         return {file_hash(path): path.relative_to(self.root).parents[3].as_posix()
                 for path in sorted(self.root.glob("skills/*/.claude/skills/*/SKILL.md"))}
 
+    def skill_file(self, variant: str) -> str:
+        """Return where a variant's SKILL.md lies, or should."""
+        return f"{self.project(variant)}/.claude/skills/{self.skill_name() or 'NAME'}/SKILL.md"
+
     def skill_hash(self, variant: str) -> str:
-        """Return the hash of a variant's SKILL.md. Refuses when it is not there."""
-        file = f"{self.project(variant)}/.claude/skills/{self.skill_name() or 'NAME'}/SKILL.md"
+        """Return the hash of a variant's SKILL.md. Refuses one that is not there, that the
+        program would refuse, or that is no revision."""
+        file = self.skill_file(variant)
         digest = file_hash(self.path(file))
         if not digest:
             raise Refused(f"{file}: missing; put the {variant} Skill there, or name its "
                           "project with --project DIRECTORY")
+        if variant == "candidate" and digest == file_hash(self.path(
+                self.skill_file("baseline"))):
+            raise Refused(f"{file}: is byte for byte the baseline; write the revision first")
+        if problems := skill_problems(self, variant):
+            raise Refused(*problems)
         return digest
 
     def score_file(self, role: str) -> str:
@@ -472,6 +509,16 @@ def checked(desk: Desk, *files: str) -> tuple[list[str], list[str]]:
 def fresh(desk: Desk) -> eval_loop.Experiment:
     """Return the experiment as the program sees it now."""
     return eval_loop.Experiment(str(desk.root), eval_loop.utc_now())
+
+
+def skill_problems(desk: Desk, variant: str) -> list[str]:
+    """Return what the program would refuse in a variant's Skill project, once it is there."""
+    file, experiment = desk.skill_file(variant), fresh(desk)
+    if digest := file_hash(desk.path(file)):
+        plan = eval_loop.Bound("", "plan", document={
+            "projectDir": desk.project(variant), "skillSha256": digest})
+        eval_loop.read_skill(experiment, plan, desk.skill_name())
+    return experiment.problems
 
 
 def sample_attempts(desk: Desk) -> list[tuple[dict[str, Any], str, list[Any], int]]:
@@ -892,8 +939,7 @@ def draft_meta(desk: Desk) -> list[Draft]:
     if (directory := samples_directory(desk)) and not desk.options.source:
         drafts.append(meta_draft(desk, directory, "samples", SAMPLE_META))
     if not drafts:
-        raise Refused("material: no cases yet; put each into material/development/NAME/ and "
-                      "material/heldout/NAME/ as input.txt and truth.txt")
+        raise Refused(NO_CASES)
     return [draft for draft in drafts if draft]
 
 
@@ -923,8 +969,7 @@ def draft_expected(desk: Desk) -> list[Draft]:
             file = expected_file(desk, directory, name) or own
             drafts[file] = Draft(file, base, {}, {})
     if not drafts:
-        raise Refused("material: no cases yet; put each into material/development/NAME/ and "
-                      "material/heldout/NAME/ as input.txt and truth.txt")
+        raise Refused(NO_CASES)
     return list(drafts.values())
 
 
@@ -932,20 +977,16 @@ def draft_cases(desk: Desk) -> list[Draft]:
     """Return the inventories, from directories of inputs, truths and expected files."""
     drafts = [inventory(desk, split) for split in splits(desk)]
     if not any(drafts):
-        raise Refused("material: no cases yet; put each into material/development/NAME/ and "
-                      "material/heldout/NAME/ as input.txt and truth.txt, then:\n"
-                      + desk.command(("draft", "meta", "expected")))
+        raise Refused(NO_CASES + ", then:\n" + desk.command(("draft", "meta", "expected")))
     return [draft for draft in drafts if draft]
 
 
 def inventory(desk: Desk, split: str) -> Draft | None:
     """Return the inventory of a split, or None when it has no directory and no document."""
     role = f"{split}-cases"
-    directory = material(desk, split)
-    paper = desk.paper(role)
-    file = paper.file if paper else desk.name(role)
+    directory, file = material(desk, split), named(desk, role)
     if not directory:
-        return Draft(file, {}, {}, {}) if paper else None
+        return Draft(file, {}, {}, {}) if desk.paper(role) else None
     whole, tell_row = meta_of(desk, directory, "cases")
     names = rows_of(desk, directory)
     rows = [case_row(desk, directory, name, row_id(name, names), {
@@ -981,8 +1022,9 @@ def allowed(said: dict[str, Any], kind: str) -> dict[str, Any]:
 def draft_calibration_plan(desk: Desk) -> list[Draft]:
     """Return the calibration plan, from a directory of labelled samples."""
     directory = samples_directory(desk)
-    paper = desk.paper("calibration-plan")
-    if not directory and not paper:
+    if not directory and not desk.paper("calibration-plan"):
+        if desk.paper("development-cases") and not judged(desk):
+            raise Refused("samples: none, and none are needed: no test is decided by a judge")
         raise Refused("samples: none yet; put each into samples/CRITERION/NAME/ as input.txt, "
                       "truth.txt and output.txt, then:\n" + desk.command(("draft", "meta")))
     facts: dict[str, Any] = {"environment": desk.reference(desk.need("environment").file)}
@@ -1002,8 +1044,7 @@ def draft_calibration_plan(desk: Desk) -> list[Draft]:
     tail = desk.tail()
     base = {**template("calibration-plan"), "resultDir": f"results/calibration{tail}",
             "calibrationOutputFile": f"calibration{tail}.json"}
-    return [Draft(paper.file if paper else desk.name("calibration-plan"), base, facts,
-                  proposals)]
+    return [Draft(named(desk, "calibration-plan"), base, facts, proposals)]
 
 
 def sample_row(desk: Desk, directory: str, name: str, sample: str,
@@ -1064,7 +1105,12 @@ def sample_words(sample: dict[str, Any], label: str, attempts: list[Any]) -> str
     reason = f" ({terminal['reason']})" if terminal["reason"] else ""
     mark = "" if said == label else "  DIFFERS"
     return (f"{sample['id']}: people say {label}, the judge says {said}{reason}{mark}; "
-            f"quote: {short(terminal.get('quote') or '-', 100)}; "
+            + judge_words(terminal))
+
+
+def judge_words(terminal: dict[str, Any]) -> str:
+    """Return the quote and the evidence of a judgment, shortened."""
+    return (f"quote: {short(terminal.get('quote') or '-', 100)}; "
             f"evidence: {short(terminal.get('evidence') or '-', 200)}")
 
 
@@ -1104,6 +1150,8 @@ def draft_policy(desk: Desk) -> list[Draft]:
     facts |= said_of(desk.document("development-cases"), "testVersion")
     facts |= said_of(desk.document("calibration-plan"), "taskId") if judged(desk) else {}
     proposals = {"skillName": desk.skill_name() or None, "approvedAtUtc": now()}
+    if problems := skill_problems(desk, "baseline"):
+        raise Refused(*problems)
     return [Draft(named(desk, "policy"), template("policy"), facts, proposals,
                   policy_words(desk))]
 
@@ -1111,8 +1159,9 @@ def draft_policy(desk: Desk) -> list[Draft]:
 def policy_words(desk: Desk) -> tuple[str, ...]:
     """Return what a policy seals."""
     environment = desk.document("environment")
-    words = [f"{environment.get('modelId')} runs the Skill, {environment.get('judgeModelId')} "
-             f"judges, both with {environment.get('cliVersion')}."]
+    judge = f", {environment.get('judgeModelId')} judges" if judged(desk) else ""
+    words = [f"{environment.get('modelId')} runs the Skill{judge}; the CLI is "
+             f"{environment.get('cliVersion')}."]
     words += [f"{split}: {inventory_words(desk, split)}." for split in SPLITS]
     record, _ = read_json(desk.path(desk.record()))
     if judged(desk) and isinstance(record, dict):
@@ -1148,56 +1197,58 @@ def draft_plan(desk: Desk, role: str) -> Draft:
     return Draft(named(desk, role), base, facts, {})
 
 
-def sound(desk: Desk, role: str) -> list[str]:
-    """Return what `check` says of a document. Refuses when it finds a problem."""
-    told, problems = checked(desk, desk.need(role).file)
-    if problems:
-        raise Refused(*problems)
-    return told
-
-
-def draft_baseline_development(desk: Desk) -> list[Draft]:
-    """Return the baseline's development plan, with what the policy costs and can show."""
-    tell(*sound(desk, "policy"), rest="  ")
-    return [draft_plan(desk, PLANS[0])]
-
-
-def draft_candidate_development(desk: Desk) -> list[Draft]:
-    """Return the candidate's development plan."""
-    sound(desk, "diagnosis")
-    return [draft_plan(desk, PLANS[1])]
-
-
-def draft_heldout_plans(desk: Desk) -> list[Draft]:
-    """Return both held-out plans, with what opening the cases costs and can show."""
-    tell(*sound(desk, "heldout-unlock"), rest="  ")
-    return [draft_plan(desk, role) for role in HELDOUT]
+def plans_after(before: str, *roles: str) -> Callable[[Desk], list[Draft]]:
+    """Return what drafts plans once the document that they stand on has no problem, and
+    prints what `check` says of it: what it costs and can show."""
+    def draft(desk: Desk) -> list[Draft]:
+        told, problems = checked(desk, desk.need(before).file)
+        if problems:
+            raise Refused(*problems)
+        tell(*told, rest="  ")
+        return [draft_plan(desk, role) for role in roles]
+    return draft
 
 
 def draft_diagnosis(desk: Desk) -> list[Draft]:
     """Return the diagnosis: a row for each check that the baseline did not pass."""
     plan = desk.need(PLANS[0])
     score = desk.score(PLANS[0])
+    other_candidate(desk)
     failed = [row for row in score["rows"] if row["verdict"] != "pass"]
     if not failed:
         raise Refused(f"{desk.score_file(PLANS[0])}: the baseline passed every check, so there "
                       "is nothing to repair; add harder development cases")
+    rows = [failure_row(desk, row) for row in failed]
+    tell(*(f"{row['caseId']}.{row['testId']}: {row['_asked']}; answer: {row['_answer']}"
+           + (f"; {row['_judge']}" if "_judge" in row else "") for row in rows),
+         first="  | ", rest="  |   ")     # also when there is no candidate yet
     facts = {"baselinePlan": desk.reference(plan.file),
              "baselineScoreSha256": file_hash(desk.path(desk.score_file(PLANS[0]))),
              "candidateSkillSha256": desk.skill_hash("candidate"),
-             "observedFailures": Rows([failure_row(desk, row) for row in failed],
-                                      row_template("diagnosis", "observedFailures"),
+             "observedFailures": Rows(rows, row_template("diagnosis", "observedFailures"),
                                       ("caseId", "testId"))}
     words = (f"The baseline passed {score['totals']['passed']} of {score['totals']['total']} "
              f"development checks. You approve that the candidate in "
-             f"{desk.project('candidate')} follows from the {len(failed)} failures below; "
-             "remove a row that says nothing, at least one stays.",)
+             f"{desk.project('candidate')} follows from the {len(failed)} failures; remove a "
+             "row that says nothing, at least one stays.",)
     return [Draft(named(desk, "diagnosis"), template("diagnosis"), facts,
                   {"approvedAtUtc": now()}, words)]
 
 
+def other_candidate(desk: Desk) -> None:
+    """Refuses a Skill project that another round's candidate was run from."""
+    project, policy = desk.project("candidate"), desk.document(PLANS[0]).get("policy")
+    for paper in desk.papers:
+        if paper.role == PLANS[1] and paper.number != desk.round and isinstance(
+                paper.document, dict) and policy == paper.document.get("policy") and (
+                project == held(paper.document, "projectDir")):
+            own = f"skills/candidate-{desk.round}"
+            raise Refused(f"{project}: stays as {paper.file} ran it; revise a copy of it:\n"
+                          + shlex.join(["cp", "-R", desk.shown(project), desk.shown(own)]))
+
+
 def failure_row(desk: Desk, row: dict[str, Any]) -> dict[str, Any]:
-    """Return a failed check with what the Skill answered and what was asked."""
+    """Return a failed check with what was asked, what the Skill answered and why it failed."""
     case = next((case for case in listed(desk.document("development-cases").get("cases"))
                  if case.get("id") == row["caseId"]), {})
     document, _ = read_json(desk.path(held(case.get("expected"), "file")))
@@ -1205,19 +1256,21 @@ def failure_row(desk: Desk, row: dict[str, Any]) -> dict[str, Any]:
                  if test.get("id") == row["testId"]), {})
     wanted = test.get("value") or held(test.get("criterion"), "file")
     reason = f" ({row['reason']})" if row["reason"] else ""
+    run = last_terminal(desk, f"{row['caseId']}.run")
+    judgment = last_terminal(desk, f"{row['caseId']}.{row['testId']}.judge")
+    answer = run.get("output") or f"no answer ({run.get('reason', 'never called')})"
     return {"caseId": row["caseId"], "testId": row["testId"],
             "_asked": f"{row['kind']} {short(wanted)}: {row['verdict']}{reason}",
-            "_answer": short(output_of(desk, PLANS[0], row["caseId"]), 300)}
+            "_answer": short(answer, 300),
+            **({"_judge": judge_words(judgment)} if judgment else {})}
 
 
-def output_of(desk: Desk, role: str, case: str) -> str:
-    """Return the Skill's answer to a case, or why there is none."""
-    directory = held(desk.document(role), "resultDir")
-    paths = sorted(desk.path(directory).glob(f"{case}.run.*.terminal.json"),
+def last_terminal(desk: Desk, call: str) -> dict[str, Any]:
+    """Return the last terminal receipt of a call of the baseline in development, if any."""
+    directory = held(desk.document(PLANS[0]), "resultDir")
+    paths = sorted(desk.path(directory).glob(f"{call}.*.terminal.json"),
                    key=lambda path: int(path.name.split(".")[-3]))
-    document, _ = read_json(paths[-1]) if paths else (None, "")
-    document = document or {}
-    return document.get("output") or f"no answer ({document.get('reason', 'never called')})"
+    return (read_json(paths[-1])[0] if paths else None) or {}
 
 
 def draft_unlock(desk: Desk) -> list[Draft]:
@@ -1258,10 +1311,12 @@ def draft_decision(desk: Desk) -> list[Draft]:
              "candidateSkillSha256": comparison.document.get("candidateSkillSha256")}
     proposals: dict[str, Any] = {"decidedAtUtc": now()}
     base = template("decision")
-    if comparison.document.get("finding") != "better":
-        base["acceptWithoutShownImprovement"] = (
+    if comparison.document.get("status") == "hold":
+        base["decision"] = "FILL: hold or revert; the comparison holds, so accept is refused"
+    elif comparison.document.get("finding") != "better":     # first, so that it can be removed
+        base = {"acceptWithoutShownImprovement": (
             "FILL: only to accept: why, although no improvement is shown; else remove "
-            "this line")
+            "this line"), **base}
     return [Draft(named(desk, "decision"), base, facts, proposals,
                   tuple(filter(None, map(str.strip, told))))]
 
@@ -1281,10 +1336,10 @@ KINDS: dict[str, Callable[[Desk], list[Draft]]] = {
     "environment": draft_environment, "spending": draft_spending, "meta": draft_meta,
     "expected": draft_expected, "cases": draft_cases,
     "calibration-plan": draft_calibration_plan, "approval": draft_approval,
-    "policy": draft_policy, "baseline-development": draft_baseline_development,
-    "diagnosis": draft_diagnosis, "candidate-development": draft_candidate_development,
-    "unlock": draft_unlock, "heldout-plans": draft_heldout_plans, "decision": draft_decision,
-    "revocation": draft_revocation}
+    "policy": draft_policy, "baseline-development": plans_after("policy", PLANS[0]),
+    "diagnosis": draft_diagnosis, "candidate-development": plans_after("diagnosis", PLANS[1]),
+    "unlock": draft_unlock, "heldout-plans": plans_after("heldout-unlock", *HELDOUT),
+    "decision": draft_decision, "revocation": draft_revocation}
 START = ("environment", "spending", "meta", "expected")
 SYNONYMS = {**DRAFTED_BY, "heldout": "heldout-plans", "calibration": "calibration-plan",
             "baseline-heldout": "heldout-plans", "candidate-heldout": "heldout-plans"}
@@ -1341,20 +1396,21 @@ def unsigned(document: dict[str, Any]) -> dict[str, Any]:
                                     if name in document}}
 
 
-def place(desk: Desk, kind: str, draft: Draft) -> None:
-    """Write a new document, show what would change in one that is there, or update it."""
+def place(desk: Desk, kind: str, draft: Draft) -> int:
+    """Write a new document, show what would change in one that is there, or update it;
+    return the exit status."""
     document, there = filled(desk, draft)
     if there is None:
         write_new(desk.path(draft.file), dumped(document))
         print(f"{draft.file}: written")
         report_document(document, draft.words)
-        return
+        return DONE
     differing = changes(*({name: value for name, value in each.items() if name[:1] != "_"}
                           for each in (there, document)))
     if not differing:
         print(f"{draft.file}: is there, and nothing mechanical would change")
         report_document(there)
-        return
+        return DONE
     show_changes(draft.file, differing)
     if file_hash(desk.path(draft.file)) in bound_hashes(desk):
         raise Refused(f"{draft.file}: receipts stand on its present bytes, so it stays; "
@@ -1363,17 +1419,17 @@ def place(desk: Desk, kind: str, draft: Draft) -> None:
     if not desk.options.update:
         tell("Nothing was written. To make these changes and keep the old bytes below "
              "superseded/, say the command again with --update.")
-        return
+        return REFUSED
     kept = replace_kept(desk, draft.file, dumped(unsigned(document)))
     print(f"{draft.file}: updated; the old bytes are in {kept}")
     report_document(unsigned(document), draft.words)
+    return DONE
 
 
 def show_changes(file: str, differing: list[str]) -> None:
     """Print how a draft differs from the document that is there."""
     print(f"{file}: is there; a draft would change {amount(len(differing), 'field')}:")
-    tell(*differing[:20], first="  ", rest="    ")
-    tell(*[f"… and {len(differing) - 20} more"] * (len(differing) > 20), first="  ")
+    tell(*some(differing, 20), first="  ", rest="    ")
 
 
 def report_document(document: Any, words: tuple[str, ...] = ()) -> None:
@@ -1400,6 +1456,7 @@ class Row(NamedTuple):
     wrong: tuple[str, ...] = ()
     command: str = ""
     counts: dict[str, Any] = {}
+    look: str = ""           # a command that shows what is best seen before
 
 
 class Stale(NamedTuple):
@@ -1480,20 +1537,23 @@ class Look:
         self.money = asked(lambda: money_of(desk))
         self.exposure = asked(lambda: exposure_of(desk))
 
-    def next(self) -> tuple[list[str], str]:
-        """Return what to fill in first, and the first command that can be said then."""
+    def next(self) -> tuple[list[str], str, str]:
+        """Return what to do by hand first, what to look at, and the command that comes then."""
         first: list[str] = []
         for row in self.rows:
             first += row.fill
             if row.command:
-                return first, row.command
-        return first, self.desk.loop("verify", named(self.desk, "decision-receipt"))
+                return first, row.look, row.command
+        return first, "", self.desk.loop("verify", named(self.desk, "decision-receipt"))
 
     def paper_row(self, role: str, text: str = "") -> Row:
         """Return the state of one document by itself."""
         desk, paper = self.desk, self.desk.paper(role)
         if paper is None:
-            return Row(role, "missing", command=desk.command(drafting(role)))
+            revision = asked(lambda: {"hash": desk.skill_hash("candidate")}) if (
+                role == "diagnosis") else {}
+            return Row(role, "missing", fill=tuple(revision.get("refused", ())),
+                       command=desk.command(drafting(role)), look=desk.look_at(role))
         if not isinstance(paper.document, dict):
             return Row(role, "broken", paper.file, command=desk.loop("check", paper.file),
                        wrong=(f"{paper.file}: {paper.trouble or 'is not a JSON object'}",))
@@ -1549,12 +1609,29 @@ def asked(question: Callable[[], dict[str, Any]]) -> dict[str, Any]:
 
 
 def instrument_rows(look: Look) -> Iterator[Row]:
-    """Return environment and spending; when both are missing they are drafted together."""
-    rows = [look.paper_row("environment"), look.paper_row("spending")]
+    """Return environment and spending; when both are missing they are drafted together, and
+    material that is missing too comes first."""
+    desk, rows = look.desk, [look.paper_row("environment"), look.paper_row("spending")]
     if all(row.state == "missing" for row in rows):
-        start = look.desk.command(("draft", "start"))
-        rows = [row._replace(command=start) for row in rows]
+        fill = [put_cases(split) for split in SPLITS if not rows_of(desk, f"material/{split}")]
+        if not desk.skills():
+            fill.append(f"put the Skill at {desk.skill_file('baseline')}")
+        rows = [row._replace(fill=tuple(fill), command=desk.command(("draft", "start")))
+                for row in rows]
     yield from rows
+
+
+def put_cases(split: str) -> str:
+    """Return where the cases of a split belong."""
+    return f"put each case into material/{split}/NAME/ as input.txt and truth.txt"
+
+
+def skill_rows(look: Look) -> Iterator[Row]:
+    """Return the Skills that the program would refuse, as soon as they are there."""
+    for variant in ("baseline", "candidate"):
+        if problems := skill_problems(look.desk, variant):
+            yield Row(f"{variant} Skill", "wrong", look.desk.skill_file(variant),
+                      wrong=tuple(problems))
 
 
 def material_rows(look: Look) -> Iterator[Row]:
@@ -1567,9 +1644,8 @@ def material_rows(look: Look) -> Iterator[Row]:
     for directory, kind in directories:
         names = rows_of(desk, directory)
         if not names and kind == "cases":
-            yield Row(directory, "missing", fill=(
-                f"put each case into {directory}/NAME/: input.txt and truth.txt",),
-                command=desk.command(("draft", "meta", "expected")))
+            yield Row(directory, "missing", fill=(put_cases(directory.split("/")[1]),),
+                      command=desk.command(("draft", "meta", "expected")))
         elif names:
             yield material_row(desk, directory, kind, names)
 
@@ -1621,7 +1697,8 @@ def calibration_rows(look: Look) -> Iterator[Row]:
     desk = look.desk
     wanted = judged(desk) or desk.paper("calibration-plan") or rows_of(desk, "samples")
     if not wanted:
-        yield Row("calibration", "none", "no test is decided by a judge")
+        if desk.paper("development-cases"):
+            yield Row("calibration", "none", "no test is decided by a judge")
         return
     plan = look.paper_row("calibration-plan")
     yield plan
@@ -1761,24 +1838,24 @@ def ending_rows(look: Look) -> Iterator[Row]:
 
 
 STAGES: tuple[Callable[[Look], Iterator[Row]], ...] = (
-    instrument_rows, material_rows, inventory_rows, calibration_rows, single("policy"),
-    plan_rows(PLANS[0]), single("diagnosis"), plan_rows(PLANS[1]), single("heldout-unlock"),
-    plan_rows(*HELDOUT), ending_rows)
+    instrument_rows, skill_rows, material_rows, inventory_rows, calibration_rows,
+    single("policy"), plan_rows(PLANS[0]), single("diagnosis"), plan_rows(PLANS[1]),
+    single("heldout-unlock"), plan_rows(*HELDOUT), ending_rows)
 
 
 # ---- Telling it ------------------------------------------------------------------------------
 
 
 def print_next(look: Look) -> None:
-    """Print what to fill in and the command that comes then."""
-    first, command = look.next()
+    """Print what to fill in, what to look at, and the command that comes then."""
+    first, seen, command = look.next()
     print()
     if first:
         print("first:")
         tell(*gathered(first), first="  - ", rest="    ")
     if not any(row.command for row in look.rows):
         tell("All stages are done. To replay everything offline:")
-    print(f"next:\n{command_lines(command)}")
+    print("next:", *map(command_lines, filter(None, (seen, command))), sep="\n")
 
 
 def gathered(first: list[str]) -> list[str]:
@@ -1786,24 +1863,22 @@ def gathered(first: list[str]) -> list[str]:
     fields: dict[str, list[str]] = {}
     for line in first:
         file, path, _ = [*line.split(": ", 2), "", ""][:3]
-        fields.setdefault(file if path.startswith("$") else line, []).append(path)
-    lines = [f"fill in {file}: {', '.join(paths[:6])}"
-             + (f" and {len(paths) - 6} more" if len(paths) > 6 else "")
-             if paths[0] else file for file, paths in fields.items()]
-    more = len(lines) - 12
-    return lines[:12] + ([f"… and {more} more files"] if more > 0 else [])
+        file, path = (file, path) if path.startswith("$") else (line, "")
+        fields.setdefault(file, []).append(path)
+    return some((f"fill in {file}: {', '.join(some(paths, 6))}" if paths[0] else file
+                 for file, paths in fields.items()), what=" files")
 
 
 def status_data(look: Look) -> dict[str, Any]:
     """Return everything that status tells, as data."""
-    first, command = look.next()
+    first, seen, command = look.next()
     desk = look.desk
     return {"directory": str(desk.root), "round": desk.round,
             "evidenceKind": held(desk.document("environment"), "evidenceKind"),
             "stages": [row._asdict() for row in look.rows],
             "stale": [stale._asdict() for causes in look.stale.values() for stale in causes],
             "money": look.money, "exposure": look.exposure,
-            "next": {"first": first, "command": command}}
+            "next": {"first": first, "look": seen, "command": command}}
 
 
 def print_status(look: Look) -> None:
@@ -1819,10 +1894,14 @@ def print_status(look: Look) -> None:
     stale = [cause for causes in look.stale.values() for cause in causes]
     if stale:
         print("Stale: documents that hold the hash of other bytes")
-        tell(*(f"{cause.document} {cause.path}: {cause.file} has changed since"
-               + (f" ({cause.why})" if cause.why else "") for cause in stale[:12]),
+        tell(*some(f"{cause.document} {cause.path}: {cause.file} has changed since"
+                   + (f" ({cause.why})" if cause.why else "") for cause in stale),
              first="  - ", rest="    ")
-        tell(*[f"… and {len(stale) - 12} more"] * (len(stale) > 12), first="  ")
+    print_wrong(look)
+
+
+def print_wrong(look: Look) -> None:
+    """Print everything that is wrong, each once."""
     wrong = [problem for row in look.rows for problem in row.wrong]
     if wrong:
         print("Wrong:")
@@ -1863,7 +1942,7 @@ def print_exposure(exposure: dict[str, Any]) -> None:
         tell(f"Held-out: {amount(exposure['cases'], 'case')}, {len(seen) or 'none'} exposed by "
              "other plans; once this round's plans ran on them, another candidate needs fresh "
              "ones", rest="  ")
-        tell(*seen[:12], first="  - ", rest="    ")
+        tell(*some(seen), first="  - ", rest="    ")
 
 
 # ---- Commands --------------------------------------------------------------------------------
@@ -1884,7 +1963,7 @@ def kinds_asked(desk: Desk) -> list[str]:
     """Return the kinds to draft: those said, or what comes next."""
     words = [word for word in desk.options.kinds if word not in ("plan", "plans")]
     if not words:
-        _, command = Look(desk).next()
+        *_, command = Look(desk).next()
         after = shlex.split(command.partition(" draft ")[2])
         words = list(itertools.takewhile(lambda word: not word.startswith("--"), after))
         if not words:
@@ -1900,20 +1979,24 @@ def kinds_asked(desk: Desk) -> list[str]:
 
 def cmd_draft(desk: Desk) -> int:
     """Write the documents that do not exist yet; show what would change in those that do."""
-    status = DONE
+    status, files = DONE, set()
     for kind in kinds_asked(desk):
         role = ROLE_OF.get(kind, kind)
         if role in ROLES:
             desk.start = min(desk.start, ROLES.index(role))
         try:
             for draft in KINDS[kind](desk):
-                place(desk, kind, draft)
+                files.add(draft.file)
+                status = max(status, place(desk, kind, draft))
         except Refused as refusal:
             tell(*(f"refused: {problem}" for problem in refusal.problems), rest="  ")
             status = REFUSED
         desk.look()
-    print_next(Look(desk))
-    return status
+    look = Look(desk)
+    print_wrong(look)
+    print_next(look)
+    wrong = any(row.state == "wrong" and row.text in files for row in look.rows)
+    return status or (WRONG if wrong else DONE)
 
 
 def parser() -> argparse.ArgumentParser:
@@ -1952,12 +2035,17 @@ def main(argv: list[str] | None = None) -> int:
         parser().error("--round: expected a number from 1 to 9999")
     options.source = getattr(options, "source", None)
     try:
-        return options.function(Desk(options))
+        status = options.function(Desk(options))
+        sys.stdout.flush()
+        return status
     except Refused as refusal:
         with contextlib.redirect_stdout(sys.stderr):
             tell(*(f"refused: {problem}" for problem in refusal.problems), rest="  ")
         return REFUSED
-    except (KeyboardInterrupt, BrokenPipeError):
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:                # whoever read it has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return INTERRUPTED
     except OSError as error:
         print(f"refused: {error.filename or 'a file'}: {error.strerror}", file=sys.stderr)

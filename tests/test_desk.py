@@ -16,6 +16,7 @@ import pathlib
 import re
 import shlex
 import shutil
+import subprocess
 import sys
 from typing import NamedTuple
 from unittest import mock
@@ -236,6 +237,17 @@ def test_a_whole_experiment_takes_at_most_24_commands_and_status_tells_each_of_t
     owner.world.command("verify", str(owner.directory / "decision-receipt.json"), expect=0)
 
 
+def test_the_readme_tells_how_many_commands_do_the_work_with_a_judge_and_without():
+    text = (DESK.parent.parent / "README.md").read_text("utf-8")
+    steps = text.split("## From zero")[1].split("\n## ")[0].replace("\\\n", "")
+    typed = [line for block in re.findall(r"(?ms)^```sh\n(.*?)^```$", steps)
+             for line in block.splitlines() if line.startswith("python3 ")]
+    work = [line for line in typed if not re.search(r" (check|verify) |review_page", line)]
+    plain = [line for line in work if not re.search(r"\.py judge |calibrate-|approval", line)]
+    assert f"{len(work)} of them do the work, {len(plain)} without a judge" in text
+    assert len(work) <= 24
+
+
 # ---- drafts ----------------------------------------------------------------------------------
 
 
@@ -377,7 +389,8 @@ def test_samples_need_a_criterion_that_their_directory_or_meta_file_names(owner)
 def test_the_calibration_plan_has_labels_reviewers_and_what_the_meta_file_registers(owner):
     until(owner, 1)
     owner.choose("samples/meta.json", validDays=30, qualification={"minimumPerClass": 10})
-    desk(owner.directory, "draft", "cases", "calibration-plan")
+    said = desk(owner.directory, "draft", "cases", "calibration-plan", expect=4)
+    assert "Wrong: - calibration-plan.json: $.qualification.maximumFalsePassBound" in said.text
     document = load(owner, "calibration-plan.json")
     assert (document["validDays"], document["reviewers"]) == (30, ["Rita Reader"])
     assert document["qualification"] == {"minimumPerClass": 10}
@@ -399,10 +412,29 @@ def test_a_draft_over_a_changed_input_shows_what_would_change_and_writes_nothing
     until(owner, 2)
     owner.write("material/development/d01/input.txt", "Task d01: anew\n")
     before = files(owner.directory)
-    said = desk(owner.directory, "draft", "cases")
+    said = desk(owner.directory, "draft", "cases", expect=3)
     assert "development-cases.json: is there; a draft would change 1 field" in said.text
     assert "$.cases[0].input.sha256" in said.text and "--update" in said.text
     assert files(owner.directory) == before
+
+
+def test_a_draft_that_contradicts_another_document_says_what_and_exits_4(owner):
+    until(owner, 1)
+    meta = load(owner, "samples/meta.json")
+    meta["samples"]["grounded/pass-grounded"]["sourceId"] = "till-h01"
+    owner.choose("samples/meta.json", **meta)
+    desk(owner.directory, "draft", "cases")
+    said = desk(owner.directory, "draft", "calibration-plan", expect=4)
+    assert "calibration-plan.json: written" in said.text
+    assert ("Wrong: - leakage: calibration-plan.json pass-grounded and heldout-cases.json h01"
+            in said.text)
+
+
+def test_a_document_that_contradicts_another_one_is_not_this_drafts_fault(ready):
+    experiment = ready("policy")
+    experiment.edit("policy.json", lambda document: document.update(taskId="another"))
+    said = desk(experiment.directory, "draft", "spending")
+    assert "Wrong: - policy.json: $.taskId" in said.text
 
 
 def test_an_approval_that_a_record_stands_on_is_not_updated(ready):
@@ -467,8 +499,20 @@ def test_the_diagnosis_has_a_row_with_the_answer_for_each_check_that_failed(read
     failed = {key for key, row in experiment.checks("baseline", "development").items()
               if row["verdict"] != "pass"}
     assert {(row["caseId"], row["testId"]) for row in rows} == failed and failed
+    judged, = (row for row in rows if row["caseId"] == "d01" and "_judge" in row)
+    assert judged["testId"] == "grounded-1" and judged["_asked"].startswith("judge criteria/")
+    assert judged["_judge"] == (
+        f"quote: {builder.POOR_MARK}; evidence: The output says so: fail.")
     assert rows[0]["_answer"] == poor("d01") and rows[0]["_asked"].startswith("contains ")
     assert rows[0]["diagnosis"].startswith("FILL:")
+
+
+def test_no_answer_steers_the_terminal(ready):
+    experiment = ready("baseline_development", answers={
+        ("baseline", "d01"): f"{poor('d01')} \x1b]0;owned\x07"})
+    said = desk(experiment.directory, "draft", "diagnosis")
+    assert "owned" in said.stdout
+    assert not re.search("[\x1b\x07]", said.stdout)
 
 
 def test_the_unlock_says_what_development_shows_and_what_is_opened(ready):
@@ -494,6 +538,24 @@ def test_the_decision_holds_the_comparison_in_words_and_asks_why_without_improve
     assert "improvement not shown" in document["_read"][0]
     assert document["acceptWithoutShownImprovement"].startswith("FILL:")
     assert document["comparisonSha256"] == experiment.sha("comparison.json")
+
+
+def test_what_only_an_accept_needs_can_be_removed_as_a_line(ready):
+    experiment = ready("compare")
+    desk(experiment.directory, "draft", "decision")
+    path = experiment.path("decision.json")
+    lines = path.read_text("utf-8").splitlines()
+    left = [line for line in lines if "acceptWithoutShownImprovement\"" not in line]
+    assert len(left) == len(lines) - 1 and json.loads("\n".join(left))
+
+
+def test_a_comparison_that_holds_is_offered_no_accept(ready):
+    experiment = ready("heldout", policy={"maximumGainPValue": "0.05"})
+    experiment.compare(expect=4)
+    desk(experiment.directory, "draft", "decision")
+    document = experiment.read("decision.json")
+    assert document["decision"].startswith("FILL: hold or revert; ")
+    assert "acceptWithoutShownImprovement" not in document
 
 
 def test_a_revocation_names_the_present_calibration_and_keeps_earlier_ones(ready):
@@ -529,6 +591,35 @@ def test_a_missing_skill_is_named_with_the_option_that_names_another_project(rea
     assert "--project" in said.text
 
 
+def test_a_candidate_with_the_baselines_bytes_is_no_revision(ready):
+    experiment = ready("baseline_development")
+    experiment.write(experiment.skill_file("candidate"), builder.BASELINE_SKILL)
+    said = desk(experiment.directory, "draft", "diagnosis", expect=3)
+    assert f"{experiment.skill_file('candidate')}: is byte for byte the baseline" in said.text
+    assert not experiment.path("diagnosis.json").exists()
+    assert (f"d01.grounded-1: judge criteria/criterion-1.txt: fail; answer: {poor('d01')}; "
+            f"quote: {builder.POOR_MARK}; evidence:" in said.text.replace(" | ", " "))
+    first, = status(experiment.directory)["next"]["first"]
+    assert first.endswith("is byte for byte the baseline; write the revision first")
+
+
+def test_a_skill_that_the_program_refuses_is_told_before_any_document_is_there(owner):
+    file = f"skills/baseline/.claude/skills/{builder.SKILL_NAME}/SKILL.md"
+    owner.write(file, "---\nmodel: another\n---\nAnswer.\n")
+    row = row_of(status(owner.directory), "baseline Skill")
+    assert row["state"] == "wrong" and row["wrong"][0].startswith(f"{file}: line 2: model: ")
+    said = desk(owner.directory, "draft", "spending")
+    assert f"{file}: line 2: model: changes or executes something" in said.text
+
+
+def test_a_policy_is_not_drafted_for_a_skill_that_the_program_refuses(ready):
+    experiment = ready("calibrate")
+    experiment.write("skills/baseline/notes.txt", "Not a part of the Skill.\n")
+    said = desk(experiment.directory, "draft", "policy", expect=3)
+    assert "skills/baseline: expected only" in said.text and "notes.txt" in said.text
+    assert not experiment.path("policy.json").exists()
+
+
 def test_draft_without_a_kind_writes_what_comes_next(ready):
     experiment = ready("policy")
     desk(experiment.directory, "draft")
@@ -549,6 +640,9 @@ def test_a_kind_that_does_not_exist_is_refused_with_those_that_do(owner):
 
 def test_a_second_candidate_is_a_second_round_on_the_same_policy_and_baseline(ready):
     experiment = ready("candidate_development")
+    said = desk(experiment.directory, "draft", "diagnosis", "--round", "2", expect=3)
+    assert "skills/candidate: stays as candidate-development-plan.json ran it" in said.text
+    shutil.copytree(*re.search(r"cp -R (\S+) (\S+)", said.text.replace(" \\ ", " ")).groups())
     experiment.write("skills/candidate-2/.claude/skills/figures/SKILL.md",
                      builder.CANDIDATE_SKILL + "Be brief.\n")
     desk(experiment.directory, "draft", "diagnosis", "--round", "2")
@@ -569,8 +663,42 @@ def test_a_second_candidate_is_a_second_round_on_the_same_policy_and_baseline(re
 # ---- status ----------------------------------------------------------------------------------
 
 
-def test_an_empty_directory_is_told_to_start(tmp_path):
+def test_an_empty_directory_is_told_what_to_put_there_and_to_start(tmp_path):
     assert next_words(tmp_path) == ["desk.py", str(tmp_path), "draft", "start"]
+    told = desk(tmp_path, "status").stdout
+    assert "\n".join([
+        "first:",
+        "  - put each case into material/development/NAME/ as input.txt and truth.txt",
+        "  - put each case into material/heldout/NAME/ as input.txt and truth.txt",
+        "  - put the Skill at skills/baseline/.claude/skills/NAME/SKILL.md", "next:"]) in told
+    assert "calibration" not in told
+
+
+def test_a_directory_with_documents_and_skills_alone_is_told_where_its_cases_belong(owner):
+    shutil.rmtree(owner.directory / "material")
+    desk(owner.directory, "draft", "spending", "environment", "--cli", str(owner.world.cli))
+    owner.fill()
+    told = desk(owner.directory, "status").stdout
+    assert ("first:\n  - put each case into material/development/NAME/ as input.txt and "
+            "truth.txt\nnext:\n") in told
+
+
+@pytest.mark.parametrize("stage, without, words", [
+    ("calibrate", "calibration-approval calibration",
+     ["review_page.py", "calibration", "calibration-plan.json"]),
+    ("policy", "", ["eval_loop.py", "check", "policy.json"]),
+    ("unlock", "", ["eval_loop.py", "check", "heldout-unlock.json"]),
+    ("compare", "", ["review_page.py", "comparison.json"])])
+def test_what_is_best_seen_before_the_next_document_is_told_with_it(ready, stage, without,
+                                                                    words):
+    experiment = ready(stage)
+    for name in without.split():
+        experiment.path(f"{name}.json").unlink()
+    seen = shlex.split(status(experiment.directory)["next"]["look"])
+    assert [pathlib.Path(word).name for word in seen[1:]] == words
+    shown = desk(experiment.directory, "status").stdout.replace(" \\\n   ", "")
+    after = shown.split("next:\n")[1].splitlines()
+    assert after[0] == shlex.join(seen) and " draft " in after[1]
 
 
 def test_a_directory_that_is_not_there_is_refused_with_the_command_that_makes_it(tmp_path):
@@ -768,8 +896,11 @@ def test_a_changed_cli_makes_the_environment_stale(make):
 def test_an_experiment_without_judge_tests_needs_no_calibration(make):
     experiment = make(judge=False)
     assert row_of(status(experiment.directory), "calibration")["state"] == "none"
+    said = desk(experiment.directory, "draft", "calibration-plan", expect=3)
+    assert "samples: none, and none are needed: no test is decided by a judge" in said.text
     desk(experiment.directory, "draft", "policy")
     assert experiment.read("policy.json")["calibration"] is None
+    assert "judge" not in experiment.read("policy.json")["_read"][0]
 
 
 def test_a_judge_that_is_not_qualified_is_told_with_what_to_do(make):
@@ -806,6 +937,16 @@ def test_status_stays_within_80_columns_but_for_commands_and_hashes(finished):
     prose = said.split("next:\n")[0].splitlines()[1:]
     assert prose and max(map(len, prose)) <= 80
     assert "\x1b" not in said
+
+
+def test_a_reader_that_stops_reading_gets_no_complaint(finished):
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = subprocess.run([sys.executable, *builder.program_flags(), DESK, finished.directory,
+                           "status"], stdout=writing, stderr=subprocess.PIPE, timeout=60,
+                          check=False)
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (130, b"")
 
 
 def test_status_writes_nothing(finished):

@@ -34,7 +34,7 @@ from builder import (BASELINE_SKILL, CANDIDATE_SKILL, SKILL_NAME, STAND_IN, VARI
                      poor, program_flags)
 from mock_api import MockApi, session_of
 from real_cli import (EXTRA_OUTCOMES, FLOOR, FUTURE_MODEL, JUDGE_MARK, JUDGED_OUTPUT,
-                      MODEL, NO_PORT, OTHER_MODEL, OUTCOMES, PINNED, World, captured,
+                      MODEL, NO_PORT, ONCE, OTHER_MODEL, OUTCOMES, PINNED, World, captured,
                       cli_named_by, cli_of, error, judge_rule, processes_of, structure, text,
                       version_line)
 
@@ -757,6 +757,21 @@ def test_skill_without_description_is_run_and_its_answer_counts(world):
     made.experiment.write(name, f"---\nname: {SKILL_NAME}\n---\nWrite one sentence.\n")
     made.experiment.command("run", made.experiment.planned(), expect=0)
     assert made.experiment.terminal("d01.run.")["status"] == "ok"
+
+
+@pytest.mark.parametrize("name, ends, requests", [
+    ("CLAUDE_CODE_OAUTH_TOKEN", ("unserved", "bad-credential", "0"), 0),
+    ("ANTHROPIC_AUTH_TOKEN", ("ok", None, ONCE), 1)])
+def test_without_a_key_a_subscriptions_token_asks_nothing_and_a_gateways_token_is_sent(
+        world, name, ends, requests):
+    made = world(development=1, judge=False, fields={"passEnvironment": [name]})
+    made.experiment.command("run", made.experiment.planned(), expect=(0, 6),
+                            env={"ANTHROPIC_API_KEY": None, name: "synthetic-token"})
+    terminal = made.experiment.terminal("d01.run")
+    assert (terminal["status"], terminal["reason"], terminal["costUsd"]) == ends
+    sent = [{header.lower() for header in record["headers"]} for record in made.api.requests]
+    assert len(sent) == requests
+    assert all("authorization" in names and "x-api-key" not in names for names in sent)
 
 
 def test_results_count_the_models_own_ends_as_fails_and_machinery_as_unknown(world):
