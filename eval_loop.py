@@ -78,8 +78,8 @@ REGEX_SECONDS = 2                 # processor time of one regular expression
 GRACE = timedelta(minutes=5)      # how far an owner's clock may be ahead
 FLOOR_VERSION = (2, 1, 286)       # the oldest Claude Code CLI whose behaviour was measured
 BUILT_IN_SKILLS = ("doctor", "plugin-authoring")  # always listed, so no proof of loading
-NOTE_LENGTH = 20                  # the same, only noted
 LEAK_LENGTH = 40                  # normalised characters of held-out text no Skill may hold
+NOTE_LENGTH = 20                  # fewer, which are only noted
 PRIVATE_ROOT = "/tmp"             # of private directories; the CLI tells the model their path
 TICK_SECONDS = 0.05               # how often running calls are looked at
 ASLEEP_SECONDS = 5                # a look that comes this late means that the machine slept
@@ -106,12 +106,14 @@ MACHINERY_REASONS = frozenset({
 
 
 class Refused(Exception):
-    """The one error: a list of problems, a sentence each: file, field, expected, got,
-    remedy."""
+    """The one error: a sentence for each problem: file, field, expected, got, remedy.
 
-    def __init__(self, *problems: str) -> None:
+    `purse` says that money or calls are used up: the end of calls in flight may free some.
+    """
+
+    def __init__(self, *problems: str, purse: bool = False) -> None:
         super().__init__(*problems)
-        self.problems = list(problems)
+        self.problems, self.purse = list(problems), purse
 
 
 # ---------------------------------------------------------------- Bytes
@@ -153,11 +155,12 @@ def _constant(text: str) -> None:
     raise ValueError(f"holds {text}, which is not allowed here")
 
 
-DECODER = json.JSONDecoder(parse_float=_exact, parse_constant=_constant,
-                           object_pairs_hook=_unique)
+STRICT = json.JSONDecoder(parse_float=_exact, parse_constant=_constant,
+                          object_pairs_hook=_unique)
+OWN = json.JSONDecoder(parse_float=_constant, parse_constant=_constant)  # what we wrote
 
 
-def parse_json(raw: bytes) -> Any:
+def parse_json(raw: bytes, decoder: json.JSONDecoder = STRICT) -> Any:
     """The value of strict JSON: UTF-8 without BOM, no key twice, no NaN, fractions as Decimals.
 
     Raises ValueError with a sentence that continues "FILE …".
@@ -165,7 +168,7 @@ def parse_json(raw: bytes) -> Any:
     if raw.startswith(b"\xef\xbb\xbf"):
         raise ValueError("begins with a byte-order mark; save it as UTF-8 without BOM")
     try:
-        return DECODER.decode(raw.decode("utf-8"))
+        return decoder.decode(raw.decode("utf-8"))
     except UnicodeDecodeError as error:
         raise ValueError(f"is not UTF-8 (byte {error.start}); save it as UTF-8") from None
     except json.JSONDecodeError as error:
@@ -222,12 +225,6 @@ def money(amount: Decimal) -> str:
     return format(amount.normalize(EXACT), "f")
 
 
-@functools.lru_cache(maxsize=None)
-def money_text(value: Any) -> str:
-    """An owner's amount as the program writes it."""
-    return money(decimal_of(value))
-
-
 def total(amounts: Iterable[Decimal]) -> Decimal:
     """The exact sum."""
     return functools.reduce(EXACT.add, amounts, Decimal(0))
@@ -260,16 +257,22 @@ def plain_directory(path: str) -> bool:
     return os.path.realpath(path) == path
 
 
+def open_plain(path: str, flags: int) -> int:
+    """The descriptor of a file of ours: never through a link, never waiting for a pipe, never
+    passed on to a CLI by itself; a new one is for the owner alone."""
+    return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
+
+
 def read_bound(root: str, file: str, limit: int = FILE_LIMIT) -> bytes:
     """The bytes of a regular file in the experiment: the only reader of bound files.
 
     FileNotFoundError when it is not there; refuses links, devices, pipes, files over `limit`.
     """
-    path = os.path.join(root, file)
-    if not plain_directory(os.path.dirname(path)) and os.path.exists(path):
+    path = f"{root}/{file}"
+    if not plain_directory(path[:path.rindex("/")]) and os.path.exists(path):
         raise Refused(f"{file}: a directory of this path is a link; put the file itself here")
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        descriptor = open_plain(path, os.O_RDONLY)
         try:
             found = os.fstat(descriptor)
             if stat.S_ISREG(found.st_mode) and found.st_size <= limit:
@@ -296,10 +299,10 @@ def publish(root: str, file: str, raw: bytes) -> int:
     """
     directory, name = os.path.split(os.path.join(root, file))
     draft = os.path.join(directory, f".{name}.{os.urandom(8).hex()}.tmp")
-    json.loads(raw, parse_float=_constant, parse_constant=_constant)  # no float is ever written
+    parse_json(raw, OWN)  # no float is ever written
     descriptor, final = -1, ""
     try:
-        descriptor = os.open(draft, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        descriptor = open_plain(draft, os.O_RDWR | os.O_CREAT | os.O_EXCL)
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         written = 0
         while written < len(raw):
@@ -345,8 +348,7 @@ def make_directory(path: str) -> None:
 
 
 def publish_result(root: str, file: str, document: Document) -> bool:
-    """Publish a result, or find the same bytes there already (False); a different one is
-    refused."""
+    """Publish a result, or find the same bytes there already (False); others are refused."""
     raw = canonical(document)
     try:
         make_directory(os.path.dirname(os.path.join(root, file)))
@@ -357,21 +359,20 @@ def publish_result(root: str, file: str, document: Document) -> bool:
     return False
 
 
-def same_bytes(file: str, raw: bytes, document: Document) -> None:
-    """Refuses bytes that are not those of the rebuilt document, naming the fields that
-    differ."""
-    if canonical(document) == raw:
+def same_bytes(file: str, stored: bytes | Document, document: Document) -> None:
+    """Refuses what is stored, as bytes or parsed, when it is not the rebuilt document; names
+    the fields that differ."""
+    if isinstance(stored, bytes) and canonical(document) == stored:
         return
     told = "same value, other bytes"
     try:
-        stored = parse_json(raw)
-        fields = [name for name in {**stored, **document}
-                  if stored.get(name) != document.get(name)]
+        old = parse_json(stored) if isinstance(stored, bytes) else stored
+        fields = [name for name in {**old, **document} if old.get(name) != document.get(name)]
         told = f"fields {', '.join(fields)}" if fields else told
     except (ValueError, TypeError, AttributeError, RecursionError) as error:
         told = f"it {error}"
     raise Refused(f"{file}: differs from what its plan, references and receipts give ({told}); "
-                  "restore the bytes that the program wrote")
+                  "restore the bytes that the program wrote, or move it away and repeat")
 
 
 def file_sha256(path: str) -> str:
@@ -383,11 +384,10 @@ def file_sha256(path: str) -> str:
 
 
 def unlocked(root: str, file: str) -> bool:
-    """True when no process holds the file's lock; tested with a shared lock, so that two
-    testers do not see each other. A file that is not there is held by nobody."""
+    """True when no process holds the file's lock, or the file is not there. Tested with a
+    shared lock, so that two testers do not see each other."""
     try:
-        descriptor = os.open(os.path.join(root, file),
-                             os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        descriptor = open_plain(f"{root}/{file}", os.O_RDONLY)
     except FileNotFoundError:
         return True
     except OSError as error:
@@ -421,18 +421,16 @@ def receipt_names(root: str, directory: str) -> Parts:
     return found
 
 
-def receipt_directories(root: str) -> Iterator[tuple[str, Parts]]:
+def receipt_directories(root: str) -> Iterator[str]:
     """Every directory of the experiment that holds a pending receipt, in name order."""
     def refuse(error: OSError) -> None:
         raise Refused(f"{error.filename}: cannot be listed ({error.strerror}); its receipts "
-                      "would "
-                      "not be counted")
+                      "would not be counted")
 
     for path, directories, names in os.walk(root, onerror=refuse):
         directories.sort()
         if any(name.endswith(".pending.json") for name in names):
-            directory = os.path.relpath(path, root)
-            yield directory, receipt_names(root, directory)
+            yield os.path.relpath(path, root)
 
 
 # ---------------------------------------------------------------- Shapes
@@ -453,10 +451,15 @@ class Many(NamedTuple):
 
 
 class Names(NamedTuple):
-    """An object with names of the owner's choice: the rule for a name, and the values'
-    shape."""
+    """An object with names of the owner's choice: the rule for a name, the values' shape."""
 
     rule: Rule
+    shape: Any
+
+
+class OrNull(NamedTuple):
+    """A shape, or null."""
+
     shape: Any
 
 
@@ -501,7 +504,7 @@ VERDICT = frozenset(VERDICTS)
 ANYTHING = Rule("anything", lambda value: True)
 REFERENCE = {"file": PATH, "sha256": SHA}
 
-# Leaf or reference, and what is wrong there: (path, field name, shape, value, problem or None).
+# Something wrong, or a time or reference to look at: (path, name, shape, value, problem).
 Finding = tuple[str, str, Any, Any, str | None]
 
 
@@ -515,11 +518,11 @@ def shorten(value: Any) -> str:
 
 
 def inspect(shape: Any, value: Any, path: str = "$", name: str = "") -> Iterator[Finding]:
-    """Every leaf and reference that a shape finds in a value, and everything that is wrong."""
+    """Everything in a value that its shape does not allow, and its times and references."""
     if isinstance(value, str) and value.startswith("FILL:"):
         yield path, name, shape, value, f"placeholder not filled in ({shorten(value)})"
-    elif isinstance(shape, tuple) and shape[-1] is None:  # or null
-        yield from inspect(shape[0], value, path, name) if value is not None else ()
+    elif isinstance(shape, OrNull):
+        yield from inspect(shape.shape, value, path, name) if value is not None else ()
     elif isinstance(shape, Many) and isinstance(value, list) and (value or shape.empty):
         for index, item in enumerate(value):
             yield from inspect(shape.shape, item, f"{path}[{index}]", name)
@@ -531,17 +534,18 @@ def inspect(shape: Any, value: Any, path: str = "$", name: str = "") -> Iterator
         yield from _inspect_object(shape, value, path)
         if shape is REFERENCE:
             yield path, name, shape, value, None
-    elif fits(shape, value):
-        yield path, name, shape, value, None
-    else:
+    elif not fits(shape, value):
         yield path, name, shape, value, f"expected {expectation(shape)}, got {shorten(value)}"
+    elif shape is UTC:
+        yield path, name, shape, value, None
 
 
 def fits(shape: Any, value: Any) -> bool:
-    """Whether a value is of a leaf's shape: a Rule, a range of whole numbers, or a set of
-    words."""
+    """Whether a value is of a leaf's shape: a Rule, whole numbers, a set of words, or null."""
     if isinstance(shape, Rule):
         return shape.test(value)
+    if isinstance(shape, OrNull):
+        return value is None or fits(shape.shape, value)
     if not isinstance(shape, (range, frozenset)):
         return False
     return type(value) is (int if isinstance(shape, range) else str) and value in shape
@@ -618,40 +622,39 @@ MOMENT = {  # what only the moment of a pending receipt knew
     "bound": Rule("an object of hashes", lambda value: isinstance(value, dict)
                   and all(isinstance(item, str) for item in value.values())),
     "attempt": range(1, 10_000), "createdAtUtc": STAMP, "host": LITERAL, "bootId": LITERAL,
-    "programSha256": SHA, "spendLimitUsd": MONEY, "callLimit": (COUNT, None),
+    "programSha256": SHA, "spendLimitUsd": MONEY, "callLimit": OrNull(COUNT),
     "environmentNames": Rule("a list", lambda value: isinstance(value, list))}
 FACTS = {   # what only the moment of a terminal receipt knew
-    "completedAtUtc": STAMP, "elapsedMilliseconds": (range(10**12), None),
-    "exitStatus": (range(-64, 256), None),
-    "ended": (ENDINGS, None), "cliUnchanged": BOOLEAN,
-    "lapsed": (frozenset({"expired", "revoked"}), None)}
+    "completedAtUtc": STAMP, "elapsedMilliseconds": OrNull(range(10**12)),
+    "exitStatus": OrNull(range(-64, 256)), "ended": OrNull(ENDINGS), "cliUnchanged": BOOLEAN,
+    "lapsed": OrNull(frozenset({"expired", "revoked"}))}
 
 
 class Instrument(NamedTuple):
-    """One side of the environment: which CLI is called, with which model and budget."""
+    """One side of an environment: which CLI is called, with which model and budget."""
 
     executable: str
     version: str
     cli_sha256: str
     model: str
     budget: str
+    environment: Document
 
 
 def instrument_of(environment: Document, judge: bool) -> Instrument:
-    """The Skill's or the judge's instrument; the judge uses the Skill's CLI unless it has
-    one."""
+    """The Skill's or the judge's instrument; a judge without a CLI uses the Skill's."""
     names = (("judgeExecutable", "judgeCliVersion", "judgeCliSha256")
              if judge and "judgeExecutable" in environment
              else ("claudeExecutable", "cliVersion", "cliSha256"))
     model, budget = ("judgeModelId", "judgeBudgetUsd") if judge else ("modelId", "budgetUsd")
     return Instrument(*(environment[name] for name in names), environment[model],
-                      money_text(environment[budget]))
+                      money(decimal_of(environment[budget])), environment)
 
 
 def judge_identity(environment: Document) -> str:
     """The hash of all that makes a judge the same judge in another experiment."""
     judge = instrument_of(environment, judge=True)
-    return sha256(canonical([*judge[1:], environment["timeoutSeconds"],
+    return sha256(canonical([*judge[1:-1], environment["timeoutSeconds"],
                              environment.get("setEnvironment", {})]))
 
 
@@ -664,14 +667,14 @@ class Call(NamedTuple):
     subject: Document            # what it is about, as the pending receipt says it
     bound: dict[str, str]        # hashes of everything that it depends on
     prompt: str
-    environment: Document
+    instrument: Instrument
     skill: tuple[str, bytes] | None  # name and bytes; None for a judge
     output: str | None           # what a judge's quote must occur in
 
     @property
-    def instrument(self) -> Instrument:
-        """The instrument that this call uses."""
-        return instrument_of(self.environment, judge=self.skill is None)
+    def environment(self) -> Document:
+        """The environment document that the instrument is of."""
+        return self.instrument.environment
 
 
 def skill_prompt(name: str, task: str) -> str:
@@ -681,24 +684,22 @@ def skill_prompt(name: str, task: str) -> str:
 
 def judge_prompt(criterion: str, task: str, truth: str, output: str) -> str:
     """Five fenced parts. The tag is a hash of them all, so that no part can hold a fence line
-    and no two inputs give one prompt. Lone surrogates, which UTF-8 cannot carry, become
-    escapes."""
-    parts = (JUDGE_INSTRUCTIONS, criterion, task, truth, output)
-    tag = sha256(canonical(parts))[:32]
-    fenced = "".join(f"[[begin {name} {tag}]]\n{visible(part)}\n[[end {name} {tag}]]\n"
+    and no two inputs give one prompt."""
+    parts = [visible(text) for text in (JUDGE_INSTRUCTIONS, criterion, task, truth, output)]
+    tag = sha256(" ".join(sha256(part.encode("utf-8")) for part in parts).encode())[:32]
+    fenced = "".join(f"[[begin {name} {tag}]]\n{part}\n[[end {name} {tag}]]\n"
                      for name, part in zip(JUDGE_PARTS, parts, strict=True))
     first = f"Grade the last of five parts. Only a line that carries this tag is a fence: {tag}"
     return f"{first}\n{fenced}"
 
 
 def visible(text: str) -> str:
-    """The text with lone surrogates replaced by visible escapes."""
+    """The text with lone surrogates, which UTF-8 cannot carry, as visible escapes."""
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def arguments(call: Call, call_id: str) -> list[str]:
-    """The argument vector after the executable, as measured. It holds no text of the
-    owner's."""
+    """The argument vector after the executable, as measured; it holds no text of the owner."""
     use, judge = call.instrument, call.skill is None
     return ["--bare", "-p", *([] if judge else ["--add-dir", "."]),
             "--setting-sources", "" if judge else "project",
@@ -867,8 +868,7 @@ def completed(facts: Document, result: Document) -> bool:
 
 
 def instrument_reason(call: Call, facts: Document, answer: Answer) -> str | None:
-    """What disqualifies an answer whatever it says: another model, Skill, version; the
-    budget."""
+    """What disqualifies an answer whatever it says: another model, Skill, version; money."""
     use, init, usage = call.instrument, answer.init, answer.result.get("modelUsage")
     told = set(usage) if isinstance(usage, dict) else set()
     if {*answer.models, *told} - {use.model}:
@@ -943,9 +943,9 @@ def judge_reason(facts: Document, answer: Answer, output: str) -> str | None:
     if reason := ending_reason(whole, answer, ["StructuredOutput"]):
         return reason
     quoted = quote_form(reply["quote"])
-    needed = quoted or reply["verdict"] == "pass"
-    return "quote-not-found" if needed and not quote_occurs(quoted,
-                                                            quote_form(output)) else None
+    if not quoted and reply["verdict"] != "pass":
+        return None
+    return None if quote_occurs(quoted, quote_form(output)) else "quote-not-found"
 
 
 def valid_reply(reply: Any) -> bool:
@@ -1026,8 +1026,7 @@ def _outcome(call: Call, facts: Document, answer: Answer | None, stdout: bytes,
 
 
 class Attempt(NamedTuple):
-    """One attempt as its receipts tell it, rebuilt and found equal; no terminal while it is
-    open."""
+    """One attempt as its receipts tell it, rebuilt and found equal; open without a terminal."""
 
     number: int
     file: str                       # directory, stem and number
@@ -1046,19 +1045,18 @@ def read_receipt(root: str, file: str, shape: Document) -> tuple[Document, bytes
     """A receipt and its bytes; refuses one that is torn or lacks what only its moment knew."""
     raw = read_stream(root, file)
     try:
-        document = parse_json(raw)
+        document = parse_json(raw, OWN)
     except ValueError as error:
         raise Refused(f"{file}: {error}; a damaged receipt is never treated as absent: restore "
                       "it") from None
     if not isinstance(document, dict):
         raise Refused(f"{file}: expected an object, got {shorten(document)}; restore it")
     for name, rule in shape.items():
-        value = document.get(name)
-        inner = rule[0] if isinstance(rule, tuple) and rule[-1] is None else rule  # or null
-        null = inner is not rule and value is None and name in document
-        if not null and not fits(inner, value):
-            raise Refused(f"{file}: $.{name}: expected what the program wrote, got "
-                          f"{shorten(value)}; restore the receipt")
+        value = document.get(name, ...)  # not there: of no shape
+        if not fits(rule, value):
+            told = "nothing" if value is ... else shorten(value)
+            raise Refused(f"{file}: $.{name}: expected what the program wrote, got {told}; "
+                          "restore the receipt")
     return document, raw
 
 
@@ -1093,11 +1091,11 @@ def read_attempts(root: str, call: Call, names: Parts) -> list[Attempt]:
         same_bytes(f"{file}.pending.json", raw, pending_document(call, {
             **pending, "attempt": len(made) + 1,
             "environmentNames": environment_names(call.environment, key_set)}))
-        terminal, digest = None, None
+        pending_sha256, terminal, digest = sha256(raw), None, None
         if "terminal.json" in parts:
             terminal, told = read_receipt(root, f"{file}.terminal.json", FACTS)
             rebuilt = terminal_document(
-                call, pending["callId"], sha256(raw), terminal,
+                call, pending["callId"], pending_sha256, terminal,
                 read_stream(root, f"{file}.stdout"), read_stream(root, f"{file}.stderr"))
             for part in ("pending", "stdout", "stderr"):
                 if rebuilt[f"{part}Sha256"] != terminal.get(f"{part}Sha256"):
@@ -1106,9 +1104,9 @@ def read_attempts(root: str, call: Call, names: Parts) -> list[Attempt]:
                                   "terminal.json binds; restore the one that changed")
             same_bytes(f"{file}.terminal.json", told, rebuilt)
             digest = sha256(told)
-        made.append(Attempt(len(made) + 1, file, pending, sha256(raw), terminal, digest))
-    for number in range(len(made) + 1, len(made) + 23):  # more than any owner may allow
-        if names.get(f"{call.stem}.{number}", set()) & receipts:
+        made.append(Attempt(len(made) + 1, file, pending, pending_sha256, terminal, digest))
+    for number in range(len(made) + 1, len(made) + 23):  # a gap as long as an owner may allow
+        if f"{call.stem}.{number}" in names and names[f"{call.stem}.{number}"] & receipts:
             raise Refused(f"{call.directory}/{call.stem}.{number}: stands after a gap; restore "
                           f"the receipts of attempt {len(made) + 1}")
     return made
@@ -1155,8 +1153,7 @@ def file_identity(path: str) -> tuple[int, ...] | None:
 
 
 def hash_program(path: str, expected: str) -> tuple[int, ...]:
-    """The identity of an executable whose bytes have the frozen hash; it is read in a
-    stream."""
+    """The identity of an executable whose bytes have the frozen hash, read in a stream."""
     identity = file_identity(path)
     try:
         got = file_sha256(path)
@@ -1199,8 +1196,7 @@ class Ledger:
         """Holds the experiment's lock, with the ledger as all processes left it."""
         with self.mutex, contextlib.ExitStack() as stack:
             try:
-                descriptor = os.open(os.path.join(self.root, ".lock"), os.O_RDWR | os.O_CREAT
-                                     | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
+                descriptor = open_plain(f"{self.root}/.lock", os.O_RDWR | os.O_CREAT)
                 stack.callback(os.close, descriptor)
                 fcntl.flock(descriptor, fcntl.LOCK_EX)
                 generation = os.pread(descriptor, 64, 0)
@@ -1217,8 +1213,8 @@ class Ledger:
 
     def refresh(self) -> None:
         """Read the receipts that are not yet counted as closed."""
-        for directory, names in receipt_directories(self.root):
-            for stem, parts in names.items():
+        for directory in receipt_directories(self.root):
+            for stem, parts in receipt_names(self.root, directory).items():
                 key = f"{directory}/{stem}"
                 if "pending.json" in parts and key not in self.closed:
                     pending, _ = read_receipt(self.root, f"{key}.pending.json",
@@ -1256,12 +1252,12 @@ class Ledger:
 
 
 class Flight:
-    """One call between its claim and its terminal receipt; its descriptors hold both locks."""
+    """One call between its claim and its terminal receipt; its descriptors hold the locks."""
 
     def __init__(self, call: Call, file: str, call_id: str, stdout: int) -> None:
         self.call, self.file, self.call_id = call, file, call_id
         self.private = os.path.join(PRIVATE_ROOT, call_id)
-        self.descriptors = [stdout]      # stdout, pending receipt, stderr, as they are made
+        self.stdout, self.pending, self.stderr = stdout, -1, -1  # descriptors
         self.pending_sha256 = ""
         self.process: Any = None
         self.ended: str | None = None
@@ -1281,7 +1277,7 @@ class Flight:
         with self.mutex:
             if self.over or not self.process:
                 return
-            size = max(os.fstat(self.descriptors[place]).st_size for place in (0, 2))
+            size = max(os.fstat(stream).st_size for stream in (self.stdout, self.stderr))
         now = elapsed_clock()
         late, self.looked = now - self.looked > ASLEEP_SECONDS, now
         if now - self.started > self.call.environment["timeoutSeconds"]:
@@ -1302,8 +1298,9 @@ class Flight:
 
     def release(self) -> None:
         """Let go of the locks: the call is closed, or the next command will close it."""
-        for descriptor in self.descriptors:
-            os.close(descriptor)
+        for descriptor in (self.stdout, self.pending, self.stderr):
+            if descriptor >= 0:
+                os.close(descriptor)
 
 
 def kill_group(leader: int) -> None:
@@ -1313,8 +1310,7 @@ def kill_group(leader: int) -> None:
 
 
 def spawn(program: str, flight: Flight) -> None:
-    """Start the CLI in its own session, the prompt on its standard input: the only
-    subprocess.
+    """Start the CLI in its own session, the prompt on its input: the only subprocess.
 
     Spends: money, from here on. OSError and no flight.process when it cannot be started.
     """
@@ -1325,8 +1321,8 @@ def spawn(program: str, flight: Flight) -> None:
         unnamed.seek(0)
         flight.process = subprocess.Popen(
             [program, *arguments(flight.call, flight.call_id)], stdin=unnamed,
-            stdout=flight.descriptors[0], stderr=flight.descriptors[2], close_fds=True,
-            shell=False, cwd=os.path.join(flight.private, "w"), start_new_session=True,
+            stdout=flight.stdout, stderr=flight.stderr, close_fds=True, shell=False,
+            cwd=os.path.join(flight.private, "w"), start_new_session=True,
             env=call_environment(flight.call.environment, flight.private))
 
 
@@ -1336,18 +1332,17 @@ class Calling:
     `lapsed` says after a judge call whether its calibration expired or was revoked meanwhile.
     """
 
-    def __init__(self, root: str, ledger: Ledger, program: str, identity: tuple[int, ...],
+    def __init__(self, root: str, ledger: Ledger, program: str, cli_sha256: str,
                  lapsed: Callable[[], str | None]) -> None:
         self.root, self.ledger, self.lapsed = root, ledger, lapsed
-        self.program, self.identity = program, identity
+        self.program, self.identity = program, hash_program(program, cli_sha256)
         self.flights: set[Flight] = set()
         self.claimed = 0                 # calls of this command that have a pending receipt
         self.interrupts = 0
         self.program_sha256 = file_sha256(__file__)
 
     def on_interrupt(self, *_: Any) -> None:
-        """First Ctrl-C: no further calls. Second: end those in flight; their receipts
-        follow."""
+        """First Ctrl-C: no further calls. Second: end those in flight, receipts follow."""
         self.interrupts += 1
         for flight in list(self.flights) if self.interrupts > 1 else ():
             flight.end("killed")
@@ -1359,8 +1354,7 @@ class Calling:
 
 def open_stream(root: str, file: str) -> int | None:
     """A new empty file for a call's output, locked; None when another process holds it."""
-    descriptor = os.open(os.path.join(root, file), os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW
-                         | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
+    descriptor = open_plain(f"{root}/{file}", os.O_RDWR | os.O_CREAT)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -1384,7 +1378,7 @@ def claim(calling: Calling, call: Call, number: int) -> Flight | None:
     pending, stdout = os.path.join(root, f"{file}.pending.json"), None
     with ledger.locked():
         if problem := ledger.room_problem(call.instrument.budget):
-            raise Refused(problem)
+            raise Refused(problem, purse=True)
         make_directory(os.path.dirname(pending))
         if not os.path.lexists(pending):
             stdout = open_stream(root, f"{file}.stdout")
@@ -1398,7 +1392,7 @@ def claim(calling: Calling, call: Call, number: int) -> Flight | None:
             "callLimit": ledger.call_limit,
             "environmentNames": sorted(call_environment(call.environment, ""))}))
         try:
-            flight.descriptors.append(publish(root, f"{file}.pending.json", raw))
+            flight.pending = publish(root, f"{file}.pending.json", raw)
         except Refused:
             flight.release()
             remove(os.path.join(root, f"{file}.stdout"))
@@ -1440,7 +1434,7 @@ def attempt(calling: Calling, call: Call, number: int) -> Document | None:
             stderr = open_stream(calling.root, f"{flight.file}.stderr")
             if stderr is None:
                 raise Refused(f"{flight.file}.stderr: another process holds it")
-            flight.descriptors.append(stderr)
+            flight.stderr = stderr
             make_private(flight)
             spawn(calling.program, flight)
         except (OSError, ValueError, Refused):
@@ -1453,8 +1447,8 @@ def attempt(calling: Calling, call: Call, number: int) -> Document | None:
             "exitStatus": exit_status, "ended": ended, "cliUnchanged": calling.unchanged()})
     except (OSError, Refused) as error:
         raise Refused(f"{flight.file}: the call was made, its answer is in "
-                      f"{flight.file}.stdout, but its terminal receipt could not be written: "
-                      "make room and repeat the command",
+                      f"{flight.file}.stdout, but its terminal receipt could not be written; "
+                      "mend what follows and repeat the command",
                       *getattr(error, "problems", [str(error)])) from None
     finally:
         calling.flights.discard(flight)
@@ -1476,8 +1470,7 @@ def make_private(flight: Flight) -> None:
 def sync_stream(root: str, file: str) -> int:
     """Make a call's output durable, cut at the limit; the size that it had."""
     try:
-        descriptor = os.open(os.path.join(root, file), os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW
-                             | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
+        descriptor = open_plain(f"{root}/{file}", os.O_RDWR | os.O_CREAT)
         try:
             size = os.fstat(descriptor).st_size
             if size > OUTPUT_LIMIT:
@@ -1488,8 +1481,7 @@ def sync_stream(root: str, file: str) -> int:
             os.close(descriptor)
     except OSError as error:
         raise Refused(f"{file}: cannot be made durable ({error.strerror}); a plain file and "
-                      "free "
-                      "space are expected") from None
+                      "free space are expected") from None
 
 
 def close_call(calling: Calling, call: Call, file: str, call_id: str, pending_sha256: str,
@@ -1518,16 +1510,15 @@ def close_call(calling: Calling, call: Call, file: str, call_id: str, pending_sh
 def close_interrupted(calling: Calling, call: Call, left: Attempt) -> Document | None:
     """The terminal receipt of a call whose program and CLI are gone; None when another process
     closes it."""
-    pending = os.path.join(calling.root, f"{left.file}.pending.json")
-    descriptor = os.open(pending, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+    descriptor = open_plain(f"{calling.root}/{left.file}.pending.json", os.O_RDWR)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         if os.path.lexists(os.path.join(calling.root, f"{left.file}.terminal.json")):
             return None
-        return close_call(calling, call, left.file, left.pending["callId"], left.pending_sha256,
-                          {
-            "elapsedMilliseconds": None, "exitStatus": None, "ended": "interrupted",
-            "cliUnchanged": True})
+        facts = {"elapsedMilliseconds": None, "exitStatus": None, "ended": "interrupted",
+                 "cliUnchanged": True}
+        return close_call(calling, call, left.file, left.pending["callId"],
+                          left.pending_sha256, facts)
     except BlockingIOError:
         return None
     finally:
@@ -1555,12 +1546,12 @@ class Work:
             state: [] for state in ("interrupted", "waiting", "running", "uncertain")}
         self.closed = 0                  # before this command
         self.unknown = 0                 # calls, closed then or now, whose answer is unknown
-        self.not_called = 0              # refused by the purse
+        self.not_called = 0              # left to do when the purse refused
         self.again = 0                   # unserved now, and may be tried again
         self.faults = 0                  # calls in a row that ended by machinery
         self.finished: list[tuple[str, Document]] = []  # now: file, terminal receipt
         self.stopped: list[str] = []     # why the command ended early
-        self.blocked = False             # the purse refused; calls in flight may free some
+        self.blocked = False             # the purse refused: the next call is made alone
 
     def add(self, call: Call, made: list[Attempt]) -> None:
         """Sort one call in."""
@@ -1607,37 +1598,38 @@ def make_calls(calling: Calling, work: Work, jobs: int, report: Report) -> None:
     """
     from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
     close_left(calling, work, "interrupted", report)
-    active: dict[Any, tuple[Call, int]] = {}
+    active: dict[Any, tuple[Call, int, bool]] = {}
     with ThreadPoolExecutor(jobs) as pool:
         while active or (work.todo and not work.stopped and not calling.interrupts):
-            while (work.todo and len(active) < jobs and not work.blocked and not work.stopped
-                   and not calling.interrupts):
+            while (work.todo and len(active) < (1 if work.blocked else jobs)
+                   and not work.stopped and not calling.interrupts):
                 call, number = work.todo.popleft()
-                active[pool.submit(attempt, calling, call, number)] = call, number
+                active[pool.submit(attempt, calling, call, number)] = call, number, work.blocked
             done, _ = wait(active, timeout=TICK_SECONDS, return_when=FIRST_COMPLETED)
             for flight in list(calling.flights):
                 flight.look()
             for future in done:
-                settle_call(work, future, *active.pop(future), bool(active), report)
-    if work.stopped and work.stopped[0].startswith("spending.json"):
-        work.not_called = len(work.todo)
+                settle_call(work, future, *active.pop(future), report)
     if not calling.interrupts:
         close_left(calling, work, "waiting", report)
 
 
-def settle_call(work: Work, future: Any, call: Call, number: int, others: bool,
+def settle_call(work: Work, future: Any, call: Call, number: int, alone: bool,
                 report: Report) -> None:
-    """Note how one attempt ended; what the purse refused waits while others may free some."""
+    """Note how one attempt ended. What the purse refused is tried once more when no call is
+    beside it any longer: only what is refused alone is refused."""
     file = f"{call.directory}/{call.stem}.{number}"
-    work.blocked = False
     try:
         terminal = future.result()
     except (Refused, OSError) as error:
         work.todo.appendleft((call, number))
-        problems = getattr(error, "problems", [f"{file}: {error}"])
-        work.blocked = others and problems[0].startswith("spending.json")
-        work.stopped += [] if work.blocked else problems
+        purse = getattr(error, "purse", False)
+        work.blocked = purse and not alone
+        if not work.blocked:
+            work.stopped += getattr(error, "problems", [f"{file}: {error}"])
+            work.not_called = len(work.todo) if purse else 0
         return
+    work.blocked = False
     if terminal is None:
         work.open["running"].append((call, Attempt(number, file, {}, "", None, None)))
         return
@@ -1651,8 +1643,8 @@ def settle_call(work: Work, future: Any, call: Call, number: int, others: bool,
 def close_left(calling: Calling, work: Work, state: str, report: Report) -> None:
     """Close the calls that a command before this one left; waits for a CLI that still runs, at
     most until its own time is over. A fault stops the command; nothing is lost by it."""
-    stopped, left_over, began = list(work.stopped), work.open[state], elapsed_clock()
-    work.open[state] = []
+    stopped, began = list(work.stopped), elapsed_clock()
+    left_over, work.open[state] = work.open[state], []
     for call, left in left_over:
         file = f"{left.file}.stdout"
         allowed = call.environment["timeoutSeconds"]
@@ -1665,8 +1657,9 @@ def close_left(calling: Calling, work: Work, state: str, report: Report) -> None
             running = state == "waiting" and not unlocked(calling.root, file)
             terminal = None if running else close_interrupted(calling, call, left)
         except (Refused, OSError) as error:
-            work.stopped += getattr(error, "problems", [f"{left.file}: {error}"])
-            return
+            stopped += getattr(error, "problems", [f"{left.file}: {error}"])
+            work.open[state].append((call, left))
+            continue
         if terminal is None:
             work.open["waiting" if running else "running"].append((call, left))
         else:
@@ -1733,9 +1726,9 @@ SHAPES: dict[str, Any] = {
     "policy": {
         "taskId": ID, "testVersion": TEXT, "skillName": ID, "approvedBy": TEXT,
         "approvedAtUtc": UTC, "environment": REFERENCE, "developmentCases": REFERENCE,
-        "heldoutCases": REFERENCE, "calibration": (REFERENCE, None),
-        "minimumHeldoutScore": RATE,
-        "minimumHeldoutGain": RATE, "maximumGainPValue": RATE, "maximumUnknownShare": RATE,
+        "heldoutCases": REFERENCE, "calibration": OrNull(REFERENCE),
+        "minimumHeldoutScore": RATE, "minimumHeldoutGain": RATE,
+        "maximumGainPValue": RATE, "maximumUnknownShare": RATE,
         "maximumWorseFamiliesShare": RATE, "repeatsPerCase": range(1, 2),
         "maximumRegressedChecks?": range(10**6), "retiredCases?": Many(REFERENCE, True)},
     "plan": {
@@ -2244,16 +2237,18 @@ def place_of(file: str, entry: Document, task: Bound) -> Place:
 
 
 def cases_of(experiment: Experiment, inventory: Bound) -> list[Case]:
-    """The cases of a loaded inventory."""
-    built = experiment.built
-    for entry in inventory["cases"] if ("cases", inventory.file) not in built else ():
-        task, truth, expected = (experiment.at(entry, name)
-                                 for name in ("input", "truth", "expected"))
-        tests = tests_of(experiment, expected)
-        built.setdefault(("cases", inventory.file), []).append(Case(
-            entry["id"], entry["caseGroup"], entry["sourceId"], entry.get("slice"), task, truth,
-            expected, tests, place_of(inventory.file, entry, task)))
-    return built["cases", inventory.file]
+    """The cases of a loaded inventory, whose own entries are then let go of."""
+    key, cases = ("cases", inventory.file), []
+    if key not in experiment.built:
+        for entry in inventory["cases"]:
+            task, truth, expected = (experiment.at(entry, name)
+                                     for name in ("input", "truth", "expected"))
+            cases.append(Case(
+                entry["id"], entry["caseGroup"], entry["sourceId"], entry.get("slice"), task,
+                truth, expected, tests_of(experiment, expected),
+                place_of(inventory.file, entry, task)))
+        experiment.built[key], inventory.document["cases"] = cases, []
+    return experiment.built[key]
 
 
 def tests_of(experiment: Experiment, expected: Bound) -> list[Test]:
@@ -2409,18 +2404,23 @@ def sign_test(wins: int, losses: int) -> tuple[Fraction, Fraction]:
     return tail(wins), min(Fraction(1), 2 * tail(max(wins, losses)))
 
 
+@functools.lru_cache(maxsize=4)  # the worst and the best case often have the same sizes
+def subset_sums(sizes: tuple[int, ...]) -> int:
+    """How many subsets have each sum, in one integer: len(sizes) + 2 bits for each sum."""
+    ways = 1
+    for size in sizes:
+        ways += ways << size * (len(sizes) + 2)
+    return ways
+
+
 def sign_flip(differences: list[int]) -> tuple[Fraction, Fraction]:
     """Exact sign-flip test on whole differences: (one-sided p for a positive sum, two-sided p).
-
-    All subset sums are counted in one big integer, a slot of bits for each sum.
 
     >>> sign_flip([1, 1, 1, 1, 1, 0, 0])[0]
     Fraction(1, 32)
     """
-    sizes = [abs(difference) for difference in differences if difference]
-    slot, ways, observed = len(sizes) + 2, 1, sum(differences)
-    for size in sorted(sizes):
-        ways += ways << size * slot
+    sizes = tuple(sorted(abs(difference) for difference in differences if difference))
+    slot, ways, observed = len(sizes) + 2, subset_sums(sizes), sum(differences)
 
     def share(reached: int) -> Fraction:  # of sign patterns whose positive part is this or more
         return Fraction((ways >> reached * slot) % ((1 << slot) - 1), 2 ** len(sizes))
@@ -2884,11 +2884,16 @@ class Arm(NamedTuple):
     name: str                    # one of ARMS
     plan: Bound
     policy: Bound
-    environment: Document
+    instruments: tuple[Instrument, Instrument]  # the Skill's and the judge's
     cases: list[Case]
     skill: bytes
     calibration: Calibration | None
     before: dict[str, "Arm"]     # the development arms that it stands on
+
+    @property
+    def environment(self) -> Document:
+        """The environment document of its policy."""
+        return self.instruments[0].environment
 
     @property
     def directory(self) -> str:
@@ -2939,7 +2944,7 @@ def run_call(arm: Arm, case: Case) -> Call:
         "variant": arm.plan["variant"], "split": arm.plan["split"], "caseId": case.id,
         "caseGroup": case.family, "sourceId": case.source,
         "normalisedInputSha256": case.place.text}, binding(arm, case),
-        skill_prompt(name, case.task.document), arm.environment, (name, arm.skill), None)
+        skill_prompt(name, case.task.document), arm.instruments[0], (name, arm.skill), None)
 
 
 def judge_call(arm: Arm, case: Case, test: Test, run: Attempt) -> Call:
@@ -2950,7 +2955,7 @@ def judge_call(arm: Arm, case: Case, test: Test, run: Attempt) -> Call:
         "testId": test.id, "runReceipt": os.path.basename(run.file)}, {
         **binding(arm, case), "criterionSha256": test.criterion.sha256,
         "runTerminalSha256": run.terminal_sha256, "calibrationSha256": arm.calibration.sha256},
-        case_prompt(case, test, output), arm.environment, None, output)
+        case_prompt(case, test, output), arm.instruments[1], None, output)
 
 
 def binding(arm: Arm, case: Case) -> dict[str, str]:
@@ -2976,10 +2981,10 @@ def sample_call(experiment: Experiment, plan: Bound, sample: Document, label: st
         "calibrationPlanSha256": plan.sha256,
         "environmentSha256": plan["environment"]["sha256"], "truthSha256": truth.sha256},
         judge_prompt(criterion.document, task.document, truth.document, output.document),
-        environment, None, output.document)
+        instrument_of(environment, judge=True), None, output.document)
 
 
-CALIBRATED = {"label": VERDICT, "caseGroup": TEXT, "slice": (TEXT, None),
+CALIBRATED = {"label": VERDICT, "caseGroup": TEXT, "slice": OrNull(TEXT),
               "criterionSha256": SHA, "sampleId": ID,
               "judgeIdentity": SHA, "pairSha256": SHA, **MOMENT}
 RAN = {"caseGroup": TEXT, "sourceId": TEXT, "normalisedInputSha256": SHA, "variant": TEXT,
@@ -2999,8 +3004,9 @@ def other_receipts(experiment: Experiment, purpose: str, own: set[str],
     """Pending receipts of a purpose outside the given directories, created no later than a
     time."""
     shape = CALIBRATED if purpose == "calibrate" else RAN
-    for directory, names in receipt_directories(experiment.root):
-        for stem, parts in sorted(names.items()) if directory not in own else ():
+    for directory in receipt_directories(experiment.root):
+        names = receipt_names(experiment.root, directory) if directory not in own else {}
+        for stem, parts in sorted(names.items()):
             if f".{purpose}." in stem and "pending.json" in parts:
                 file = f"{directory}/{stem}"
                 pending, raw = read_receipt(experiment.root, f"{file}.pending.json", shape)
@@ -3186,12 +3192,7 @@ def calibration_of(experiment: Experiment, policy: Bound) -> Calibration | None:
 def same_document(bound: Bound, document: Document) -> None:
     """Refuses a stored document that is not, byte for byte, the rebuilt one."""
     if sha256(canonical(document)) != bound.sha256:
-        fields = [name for name in {**bound.document, **document}
-                  if bound.document.get(name) != document.get(name)]
-        raise Refused(f"{bound.file}: differs from what its receipts give ("
-                      + (f"fields {', '.join(fields)}" if fields else "same value, other bytes")
-                      + "); restore the bytes that the program wrote, or move it away and "
-                        "repeat")
+        same_bytes(bound.file, bound.document, document)
 
 
 def revocations_of(experiment: Experiment, calibration: Calibration | None) -> list[Document]:
@@ -3214,8 +3215,7 @@ def lapse(root: str, calibration: Calibration, now: datetime) -> str | None:
 
 def policy_problems(experiment: Experiment, policy: Bound,
                     calibration: Calibration | None) -> None:
-    """Note every disagreement between a policy, its inventories and its calibration; every
-    leak."""
+    """Note every disagreement of a policy, its inventories and its calibration; every leak."""
     problems, places = experiment.problems, {"development": [], "heldout": []}
     if policy["skillName"] in BUILT_IN_SKILLS:
         problems.append(f"{policy.file}: $.skillName: {policy['skillName']} is built into the "
@@ -3244,8 +3244,7 @@ def policy_problems(experiment: Experiment, policy: Bound,
 
 
 def places_of(experiment: Experiment, inventories: list[dict[str, str]]) -> list[Place]:
-    """The places of all cases of the inventories referred to; those with a custodian are not
-    here."""
+    """The places of all cases of inventories, but for those that a custodian has."""
     bounds = [experiment.load(reference, "cases") for reference in inventories]
     return [case.place for bound in bounds if bound.document
             for case in cases_of(experiment, bound)]
@@ -3329,9 +3328,10 @@ def arm_of(experiment: Experiment, plan: Bound) -> Arm:
         experiment.problems.append(f"{plan.file}: $.resultDir: expected a directory of its "
                                    f"own, got that of {taken[plan['resultDir']]}")
     experiment.settle()
+    environment = experiment.at(policy, "environment").document
     arm = Arm(plan["variant"] + plan["split"].capitalize(), plan, policy,
-              experiment.at(policy, "environment").document, cases_of(experiment, inventory),
-              skill, calibration, before)
+              (instrument_of(environment, False), instrument_of(environment, True)),
+              cases_of(experiment, inventory), skill, calibration, before)
     experiment.built["arm", plan.file] = arm
     return arm
 
@@ -3356,8 +3356,7 @@ def predecessors(experiment: Experiment, plan: Bound, policy: Bound) -> dict[str
 
 
 def approved_arm(experiment: Experiment, given: Bound) -> Arm:
-    """The arm that a diagnosis or an unlock approves; notes where its rebuilt score
-    disagrees."""
+    """The arm that a diagnosis or an unlock approves; notes where its score disagrees."""
     diagnosis = given.kind == "diagnosis"
     field, name, score = (
         ("baselinePlan", "baselineDevelopment", "baselineScoreSha256") if diagnosis else
@@ -3373,8 +3372,7 @@ def approved_arm(experiment: Experiment, given: Bound) -> Arm:
     if diagnosis:
         if given["candidateSkillSha256"] == arm.plan["skillSha256"]:
             experiment.warnings.append(f"{given.file}: $.candidateSkillSha256: is the "
-                                       "baseline's "
-                                       "own SKILL.md; write the revision first")
+                                       "baseline's own SKILL.md; write the revision first")
         failed = {(row["caseId"], row["testId"]) for row in tally.rows
                   if row["verdict"] != "pass"}
         experiment.problems += [
@@ -3399,9 +3397,8 @@ def unlock_problems(experiment: Experiment, given: Bound, candidate: Arm) -> Non
         before, after, families, True, False).items() if change < 0]
     critical = [f"{row['caseId']}.{row['testId']}" for row in after
                 if row["critical"] and row["verdict"] != "pass"]
-    shows = ([f"critical checks not passed: {', '.join(critical[:10])}"] if critical
-             else []) + (
-        [f"worse families: {', '.join(worse[:10])}"] if worse else [])
+    shows = [f"{what}: {', '.join(names[:10])}" for what, names in (
+        ("critical checks not passed", critical), ("worse families", worse)) if names]
     if shows and "override" not in given.document:
         experiment.problems.append(f"{given.file}: $.override: missing; development shows "
                                    f"{' and '.join(shows)}: say why held-out is opened all the "
@@ -3425,9 +3422,8 @@ def replay(experiment: Experiment, arm: Arm) -> Tally:
     for case in arm.cases:
         try:
             run = read_attempts(experiment.root, run_call(arm, case), names)
-            judged = {test.id: read_attempts(experiment.root,
-                                             judge_call(arm, case, test, run[-1]),
-                                             names)
+            judged = {test.id: read_attempts(
+                          experiment.root, judge_call(arm, case, test, run[-1]), names)
                       for test in case.tests if test.kind == "judge" and answered(run)}
         except Refused as refusal:
             problems += refusal.problems
@@ -3487,17 +3483,16 @@ def score_document(arm: Arm, tally: Tally) -> Document:
 
 
 def score_agrees(arm: Arm, tally: Tally) -> None:
-    """Refuses a stored score that its receipts do not give, naming receipts that it does not
-    bind."""
-    document = score_document(arm, tally)
-    if canonical(document) != tally.stored:
+    """Refuses a stored score that its receipts do not give, naming those it does not bind."""
+    score = f"{arm.directory}/score.json"
+    try:
+        same_bytes(score, tally.stored, score_document(arm, tally))
+    except Refused as refusal:
         foreign = [file for file, digest in tally.files.items()
                    if digest and digest.encode() not in tally.stored]
-        if foreign:
-            raise Refused(*(f"{file}.terminal.json: not the bytes that "
-                            f"{arm.directory}/score.json binds; restore the one that "
-                            "changed" for file in foreign[:20]))
-    same_bytes(f"{arm.directory}/score.json", tally.stored, document)
+        raise Refused(*(f"{file}.terminal.json: not the bytes that {score} binds; restore the "
+                        "one that changed" for file in foreign[:20]) if foreign
+                      else refusal.problems) from None
 
 
 def settled(experiment: Experiment, arm: Arm) -> Tally:
@@ -3507,7 +3502,7 @@ def settled(experiment: Experiment, arm: Arm) -> Tally:
         if tally.stored is None:
             raise Refused(f"{file}: missing; score {arm.plan.file} writes it")
         score_agrees(arm, tally)
-        tally.score_sha256, tally.stored = sha256(tally.stored), b""
+        tally.score_sha256, tally.stored, tally.files = sha256(tally.stored), b"", {}
         tally.rows = [{name: row[name] for name in (
             "caseId", "testId", "kind", "critical", "verdict", "reason")} for row in tally.rows]
         experiment.built["tally", arm.plan.file] = tally
@@ -3536,9 +3531,8 @@ def four_arms(experiment: Experiment, plans: list[Bound]) -> dict[str, Arm]:
     told = {plan["variant"] + plan["split"].capitalize(): plan for plan in plans}
     if sorted(told) != sorted(ARMS) or len(plans) != 4:
         raise Refused("expected one plan for each of baseline and candidate in development and "
-                      "heldout, got "
-                      + ", ".join(f"{plan.file} ({plan['variant']} {plan['split']})"
-                                                  for plan in plans))
+                      "heldout, got " + ", ".join(
+                          f"{plan.file} ({plan['variant']} {plan['split']})" for plan in plans))
     arms = {name: arm_of(experiment, told[name]) for name in ARMS}
     unlock = arms["baselineHeldout"].plan["heldoutUnlock"]["sha256"]
     experiment.expect(f"{told['candidateHeldout'].file}: $.heldoutUnlock.sha256", unlock,
@@ -3591,7 +3585,7 @@ def comparison_document(experiment: Experiment, arms: dict[str, Arm], revoked: l
         "heldout": {"families": family_result(family_differences(
             rows["baselineHeldout"], rows["candidateHeldout"], families, False, False)),
             **split_result(rows, "Heldout")},
-        "development": split_result(rows, "Development"), **spent(tallies, rows),
+        "development": split_result(rows, "Development"), **expenses(tallies, rows),
         "judge": arm.calibration and {name: arm.calibration.document[name] for name in (
             "status", "rule", "labelKind", "alpha", "groups", "attemptNumber", "expiresAtUtc")},
         "revoked": revoked, "candidatesTried": len({*tried, sha256(arm.skill)}),
@@ -3609,7 +3603,7 @@ def judge_doubts(calibration: Calibration | None, revoked: list[Document]) -> It
         yield f"the calibration was revoked at {entry['revokedAtUtc']}: {entry['reason']}"
 
 
-def spent(tallies: dict[str, Tally], rows: dict[str, list[Document]]) -> Document:
+def expenses(tallies: dict[str, Tally], rows: dict[str, list[Document]]) -> Document:
     """What the four plans cost, Skill calls apart from the judge's; the largest time between
     the two held-out arms of a case; the versions of this program."""
     starts = [tallies[name].started for name in ARMS[2:]]
@@ -3631,8 +3625,7 @@ def evidence_kind(arm: Arm) -> str:
 
 
 def split_result(rows: dict[str, list[Document]], split: str) -> Document:
-    """Both arms' totals in one split, with what unknowns could add, and the checks that
-    changed."""
+    """Both arms' totals in one split, with what unknowns could add; the changed checks."""
     parts = {variant: rows[f"{variant}{split}"] for variant in ("baseline", "candidate")}
     return {"scores": {variant: {**totals(part), "passedAtMost": sum(passes(row, True)
                                                                    for row in part)}
@@ -3726,7 +3719,8 @@ def decision_document(experiment: Experiment, comparison: Bound, decision: Bound
 
 def printable(line: str) -> str:
     """A line in which no text of a document or a model steers the terminal."""
-    return re.sub(r"[\x00-\x1f\x7f-\x9f]", lambda match: repr(match[0])[1:-1], line)
+    steering = r"[\x00-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]"
+    return re.sub(steering, lambda match: ascii(match[0])[1:-1], line)
 
 
 def say(*lines: str) -> None:
@@ -3793,8 +3787,7 @@ def holds_receipts(directory: str) -> bool:
 
 
 def named(experiment: Experiment, file: str, *kinds: str) -> Bound:
-    """A document named on the command line, with all that it refers to; of one of these
-    kinds."""
+    """A document of one of these kinds, named on the command line, and what it refers to."""
     if not os.path.lexists(os.path.join(experiment.root, file)):
         kind = next((kind for kind in kinds if kind in file), kinds[0])
         raise Refused(f"{file}: missing; {MAKER.get(kind, 'write it from its template')}")
@@ -3810,16 +3803,18 @@ def calling_for(experiment: Experiment, options: argparse.Namespace, environment
                 judge: bool, lapsed: Callable[[], str | None]) -> Calling:
     """What calls need, checked before any of them: the purse, credentials, the hashed CLI."""
     spending = experiment.load({"file": "spending.json"}, "spending")
+    own = judge and "judgeExecutable" in environment
+    if options.judge_cli and not own:
+        experiment.problems.append("--judge-cli: these calls have no judge's CLI of their own; "
+                                   "--cli names the one they use")
     experiment.settle()
     call_environment(environment, "")
     use = instrument_of(environment, judge)
-    other = options.judge_cli if judge and "judgeExecutable" in environment else options.cli
-    program = os.path.abspath(other or use.executable)
-    identity = hash_program(program, use.cli_sha256)
+    program = os.path.abspath((options.judge_cli if own else options.cli) or use.executable)
+    calling = Calling(experiment.root, Ledger(experiment.root, spending.document), program,
+                      use.cli_sha256, lapsed)
     warn(experiment)
-    return Calling(experiment.root, Ledger(experiment.root, spending.document), program,
-                   identity,
-                   lapsed)
+    return calling
 
 
 class Progress:
@@ -3839,8 +3834,7 @@ class Progress:
                 f"{money(self.ledger.committed)} of {money(self.ledger.limit)} USD")
         if sys.stderr.isatty():
             print(f"\r\x1b[K{line[:79]}", end="\n" if done == self.total else "",
-                  file=sys.stderr,
-                  flush=True)
+                  file=sys.stderr, flush=True)
         else:
             note(line)
 
@@ -3858,8 +3852,11 @@ def perform(experiment: Experiment, options: argparse.Namespace, calling: Callin
         signal.signal(signal.SIGINT, before)
     if work.stopped and not work.finished and not calling.claimed:
         raise Refused(*work.stopped)
-    with contextlib.suppress(Refused), calling.ledger.locked():
-        pass  # counts what was there before, too
+    try:
+        with calling.ledger.locked():
+            pass  # counts what was there before, too
+    except Refused as refusal:
+        note(*(f"the accounting below is not complete: {text}" for text in refusal.problems))
     say(f"{len(work.finished)} calls ended now, {work.closed} before; {work.unknown} of them "
         f"unknown; {len(work.todo)} not attempted")
     counted = collections.Counter(terminal["reason"] or "ok" for _, terminal in work.finished)
@@ -3867,13 +3864,14 @@ def perform(experiment: Experiment, options: argparse.Namespace, calling: Callin
         counted.items(), key=lambda item: item[0] == "ok")))
     say(*(f"stopped: {reason}" for reason in work.stopped))
     for state, meaning in (
-            ("uncertain",
-             "made on another machine; when it ended there, add --elsewhere-ended"),
+            ("uncertain", "made on another machine; if it ended there, add --elsewhere-ended"),
             ("running", "another command is at it"),
-            ("waiting", "its CLI still runs; fuser names the process")):
+            ("waiting", "its CLI still runs; fuser names the process"),
+            ("interrupted", "its program is gone; repeating the command closes it")):
         say(*(f"{state}: {left.file}.stdout: {meaning}" for _, left in work.open[state]))
     say(*ledger_lines(calling.ledger, work.not_called))
-    unfinished = work.todo or work.again or work.open["running"] or work.open["waiting"]
+    unfinished = work.todo or work.again or any(
+        left for state, left in work.open.items() if state != "uncertain")
     next_step(repeat if unfinished or work.open["uncertain"] or calling.interrupts else then)
     if calling.interrupts:
         return INTERRUPTED
@@ -3909,8 +3907,8 @@ def cmd_hash(options: argparse.Namespace) -> int:
 
 
 def cmd_check(options: argparse.Namespace) -> int:
-    """Show every problem of documents and all that they refer to, and what is to come. Writes
-    nothing."""
+    """Show every problem of documents and of all that they refer to, and what comes next.
+    Writes nothing."""
     experiment, files = open_experiment(*options.documents)
     told: list[str] = []
     bounds = [experiment.load({"file": file}, "") for file in files]
@@ -3950,8 +3948,7 @@ def check_environment(_: Experiment, environment: Bound) -> list[str]:
 
 def check_policy(experiment: Experiment, policy: Bound) -> list[str]:
     """What a policy costs and can show."""
-    calibration = calibration_of(experiment, policy)
-    policy_problems(experiment, policy, calibration)
+    policy_problems(experiment, policy, calibration_of(experiment, policy))
     experiment.settle()
     environment = experiment.at(policy, "environment")
     told = check_environment(experiment, environment)
@@ -3962,25 +3959,28 @@ def check_policy(experiment: Experiment, policy: Bound) -> list[str]:
             continue
         cases = cases_of(experiment, inventory)
         experiment.warnings += [text for case in cases for text in case_warnings(case)]
-        tests = [test for case in cases for test in case.tests]
+        judgments = sum(test.kind == "judge" for case in cases for test in case.tests)
         told += cost_sentences(f"{inventory.file}: both arms", environment.document,
-                               2 * len(cases), 2 * sum(test.kind == "judge" for test in tests))
-    told = list(dict.fromkeys(told))
-    if inventory.document is not None:
-        told += power_sentences(len({case.place.family for case in cases}),
-                                fraction_of(policy["maximumGainPValue"]))
-        critical = sum(test.critical for test in tests)
-        survive = Fraction(98, 100) ** min(critical, 1_000)
-        told.append(f"{critical} critical checks in held-out: with 2 % chance flips all of "
-                    f"them survive {percent(survive, up=False)} of the time.")
-    if inventory.document is not None:
-        others = [receipt for receipt in other_receipts(experiment, "run", set(), "9")
-                  if receipt.pending["bound"].get("policySha256") != policy.sha256]
-        seen = exposures(experiment, cases, others)
-        experiment.warnings += [f"{text}; such a held-out result can only be a hold"
-                                for text in seen]
-    return told + [f"publish this hash now: {policy.sha256}  {policy.file} (only a hash "
-                   "published before the run proves that the rule came first)"]
+                               2 * len(cases), 2 * judgments)
+        if field == "heldoutCases":
+            told += heldout_sentences(experiment, policy, cases)
+    return list(dict.fromkeys(told)) + [
+        f"publish this hash now: {policy.sha256}  {policy.file} (only a hash published before "
+        "the run proves that the rule came first)"]
+
+
+def heldout_sentences(experiment: Experiment, policy: Bound, cases: list[Case]) -> list[str]:
+    """What a policy's held-out set can show; warns of cases that were seen already."""
+    others = [receipt for receipt in other_receipts(experiment, "run", set(), "9")
+              if receipt.pending["bound"].get("policySha256") != policy.sha256]
+    experiment.warnings += [f"{text}; such a held-out result can only be a hold"
+                            for text in exposures(experiment, cases, others)]
+    critical = sum(test.critical for case in cases for test in case.tests)
+    survive = Fraction(98, 100) ** min(critical, 1_000)
+    return power_sentences(len({case.place.family for case in cases}),
+                           fraction_of(policy["maximumGainPValue"])) + [
+        f"{critical} critical checks in held-out: with 2 % chance flips all of them survive "
+        f"{percent(survive, up=False)} of the time."]
 
 
 def cost_sentences(what: str, environment: Document, runs: int, judgments: int) -> list[str]:
@@ -4129,8 +4129,8 @@ def arms_for_calls(options: argparse.Namespace) -> tuple[Experiment, list[Arm]]:
     experiment, files = open_experiment(*options.documents)
     arms = [arm_of(experiment, named(experiment, file, "plan")) for file in files]
     unlocks = [arm.plan.document.get("heldoutUnlock") for arm in arms]
-    pair = len(arms) == 2 and arms[0].name != arms[1].name and unlocks[0] == unlocks[1] != None
-    if len(arms) > 1 and not pair:
+    pair = len(arms) == 2 and arms[0].name != arms[1].name and None not in unlocks
+    if len(arms) > 1 and not (pair and unlocks[0] == unlocks[1]):
         raise Refused("expected one plan, or the two held-out plans of one unlock, got "
                       + ", ".join(f"{arm.plan.file} ({arm.name})" for arm in arms))
     known = {case.id for case in arms[0].cases}
@@ -4150,8 +4150,8 @@ def arms_for_calls(options: argparse.Namespace) -> tuple[Experiment, list[Arm]]:
 
 
 def refuse_foreign(experiment: Experiment, arm: Arm) -> None:
-    """Refuses a result directory that another plan has begun to use, and judgments whose run is
-    gone: it would be made again."""
+    """Refuses a result directory of another plan, and judgments whose run is gone: it would be
+    made again."""
     names = receipt_names(experiment.root, arm.directory)
     orphans = [stem for stem in sorted(names) if ".judge." in stem
                and f"{stem.split('.')[0]}.run.1" not in names]
@@ -4178,8 +4178,7 @@ def alternating(arms: list[Arm], wanted: list[str] | None) -> Iterator[tuple[Arm
 
 
 def refuse_exposed(experiment: Experiment, arms: list[Arm]) -> None:
-    """Refuses held-out runs on cases that another plan's run has seen; the other arm is no
-    other."""
+    """Refuses held-out runs on cases that another plan's run, not the other arm's, has seen."""
     for arm in arms:
         if arm.plan["split"] == "heldout":
             unlock = arm.plan["heldoutUnlock"]["sha256"]
@@ -4226,24 +4225,28 @@ def cmd_judge(options: argparse.Namespace) -> int:
     if wrong := sorted(set(options.test or ()) - known):
         raise Refused(*(f"--test {name}: expected a judge test of {arms[0].plan.file}"
                         for name in wrong))
-    calling = calling_for(experiment, options, arms[0].environment, True,
-                          lambda: lapse(experiment.root, calibration, utc_now()))
     work, missing = Work(experiment.root, options.elsewhere_ended), 0
     names = {arm.directory: receipt_names(experiment.root, arm.directory) for arm in arms}
     for arm, case in alternating(arms, options.case):
-        run = closed_run(experiment, calling, arm, case, names[arm.directory], work)
-        missing += bool(next_number(run, arm.environment["unservedAttempts"])) or (
-            run[-1].status == "open")
+        call = run_call(arm, case)
+        run = read_attempts(experiment.root, call, names[arm.directory])
+        missing += bool(next_number(run, arm.environment["unservedAttempts"]))
+        if run and run[-1].status == "open":
+            work.add(call, run)
         for test in case.tests if answered(run) else ():
             if test.kind == "judge" and test.id in (options.test or [test.id]):
                 call = judge_call(arm, case, test, run[-1])
                 if not too_large(call.prompt):
                     work.add(call, read_attempts(experiment.root, call, names[arm.directory]))
+    # A run that was interrupted is closed now, and judged when the command is repeated.
+    work.again += sum(call.purpose == "run" for call, _ in work.open["interrupted"])
     if missing and not (work.todo or work.closed or any(work.open.values())):
         raise Refused(f"{options.documents[0]}: no Skill run to judge; run {documents} makes "
                       "them")
     if work.todo:
         refuse_judge(experiment, arms[0].policy, calibration)
+    calling = calling_for(experiment, options, arms[0].environment, True,
+                          lambda: lapse(experiment.root, calibration, utc_now()))
     then = f"$judge {documents}" if options.case or options.test else score_steps(options)
     return perform(experiment, options, calling, work, f"$judge {documents}",
                    f"$run {documents}" if missing else then)
@@ -4260,21 +4263,6 @@ def refuse_judge(experiment: Experiment, policy: Bound, calibration: Calibration
     if lapsed := lapse(experiment.root, calibration, experiment.now):
         raise Refused(f"{where}: {lapsed} (expiry {calibration.document['expiresAtUtc']}); "
                       "calibrate again on independent samples")
-
-
-def closed_run(experiment: Experiment, calling: Calling, arm: Arm, case: Case, names: Parts,
-               work: Work) -> list[Attempt]:
-    """The Skill attempts of a case; one that was interrupted is closed first."""
-    call = run_call(arm, case)
-    run = read_attempts(experiment.root, call, names)
-    if not run or run[-1].status != "open":
-        return run
-    state = open_state(experiment.root, run[-1], work.elsewhere_ended)
-    if state == "interrupted" and close_interrupted(calling, call, run[-1]):
-        names = receipt_names(experiment.root, arm.directory)
-        return read_attempts(experiment.root, call, names)
-    work.open["running" if state == "interrupted" else state].append((call, run[-1]))
-    return run
 
 
 def cmd_score(options: argparse.Namespace) -> int:
@@ -4316,8 +4304,7 @@ AFTER_SCORE = {
 
 
 def refuse_unfinished(options: argparse.Namespace, tally: Tally, not_called: int) -> None:
-    """Refuses to score while a call is open, or could be made and is not accepted as
-    unknown."""
+    """Refuses to score while a call is open, or could be made and is not accepted."""
     if tally.open:
         raise Refused(*(f"{name}.pending.json: has no terminal receipt; repeat run or judge "
                         f"{options.document} to close it" for name in tally.open))
@@ -4363,7 +4350,7 @@ SHOWN = {"better": "improvement shown", "worse": "the candidate is worse",
 def comparison_lines(document: Document) -> list[str]:
     """A comparison for people; the first line answers. Threshold met is not improvement
     shown."""
-    held, spent = document["heldout"], document["accounting"]
+    held, money_told = document["heldout"], document["accounting"]
     told, hold = held["families"], document["status"] == "hold"
     met = all(gate["met"] for gate in document["gates"])
     answer = "met" if not hold else "not met: hold" if not met else "met, but hold"
@@ -4406,10 +4393,9 @@ def comparison_lines(document: Document) -> list[str]:
     lines += [f"look: {text}" for text in document["candidateNotes"]]
     lines += [f"time: {text}" for text in document["contradictoryTimes"]]
     return lines + [
-        f"accounting: {spent['status']}; known {spent['knownUsd']} USD, "
-        f"{spent['unknownCalls']} of unknown cost, calibration apart (the CLI's estimates, not "
-        "an "
-        "invoice)",
+        f"accounting: {money_told['status']}; known {money_told['knownUsd']} USD, "
+        f"{money_told['unknownCalls']} of unknown cost, calibration apart (the CLI's "
+        "estimates, not an invoice)",
         f"candidates tried on development: {document['candidatesTried']}; largest time between "
         f"the two arms of a case: {document['largestGapSeconds']} s; program versions: "
         f"{len(document['programs'])}"]
@@ -4439,8 +4425,8 @@ def cmd_decide(options: argparse.Namespace) -> int:
 
 
 def cmd_verify(options: argparse.Namespace) -> int:
-    """Replay everything offline, from a decision receipt, a comparison, or plans. Writes
-    nothing."""
+    """Replay everything offline, from a decision receipt, a comparison, or plans.
+    Writes nothing."""
     experiment, files = open_experiment(*options.documents)
     hashes: set[str] = set()
     for file in files:

@@ -230,7 +230,8 @@ class Bench:
         environment = self.environment(url, **fields)
         prompt = (eval_loop.judge_prompt("Is the radius right?", task, "2439.7 km", output)
                   if judge else eval_loop.skill_prompt(name, task))
-        call = eval_loop.Call("judge" if judge else "run", "", "", {}, {}, prompt, environment,
+        call = eval_loop.Call("judge" if judge else "run", "", "", {}, {}, prompt,
+                              eval_loop.instrument_of(environment, judge),
                               None if judge else (name, skill_file.encode()),
                               output if judge else None)
         call_id = str(uuid.uuid4())

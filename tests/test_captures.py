@@ -35,12 +35,13 @@ def environment(version: str, model: str, judge_model: str) -> dict:
 def call_of(name: str, version: str) -> eval_loop.Call:
     """The call whose output a capture is."""
     if name.startswith("judge-"):
-        return eval_loop.Call("judge", "results", "c.t.judge", {}, {}, "",
-                              environment(version, OTHER_MODEL, MODEL), None, JUDGED_OUTPUT)
+        judge = eval_loop.instrument_of(environment(version, OTHER_MODEL, MODEL), True)
+        return eval_loop.Call("judge", "results", "c.t.judge", {}, {}, "", judge, None,
+                              JUDGED_OUTPUT)
     model = FUTURE_MODEL if ALL[name].situation == "future-model" else MODEL
     skill = "nosuch" if ALL[name].situation == "other-skill" else CAPTURED_SKILL
-    return eval_loop.Call("run", "results", "c.run", {}, {}, "",
-                          environment(version, model, OTHER_MODEL), (skill, b""), None)
+    use = eval_loop.instrument_of(environment(version, model, OTHER_MODEL), False)
+    return eval_loop.Call("run", "results", "c.run", {}, {}, "", use, (skill, b""), None)
 
 
 def interpreted(name: str, version: str, stdout: bytes | None = None, **facts) -> dict:

@@ -667,7 +667,8 @@ def ask(tmp_path: pathlib.Path, **environment: str) -> dict:
     for name in ("home", "tmp"):
         (tmp_path / name).mkdir()
     call_id = str(uuid.uuid4())
-    instrument = eval_loop.Instrument(str(cli), real_cli.PINNED, "", real_cli.MODEL, "1")
+    instrument = eval_loop.Instrument(str(cli), real_cli.PINNED, "", real_cli.MODEL, "1",
+                                      {})
     call = type("Call", (), {"instrument": instrument, "skill": ("brief", b"")})
     done = subprocess.run(
         [cli, *eval_loop.arguments(call, call_id)], cwd=tmp_path / "w", input=b"/brief Go.",

@@ -39,7 +39,7 @@ FUNCTION = (ast.FunctionDef, ast.AsyncFunctionDef)
 # Who may do what, besides the five powers.
 OPENERS = {"read_bound", "publish", "sync_directory", "file_sha256", "unlocked",
            "Ledger.locked", "open_stream", "make_private", "sync_stream", "close_interrupted",
-           "boot_id"}
+           "boot_id", "open_plain"}
 CREATORS = {"publish", "open_stream", "sync_stream", "Ledger.locked"}
 CHANGERS = {
     "os.write": {"publish"}, "os.link": {"publish"}, "os.pwrite": {"Ledger.locked"},
@@ -280,8 +280,9 @@ def test_only_call_environment_reads_environment_variables():
 
 
 def test_only_read_bound_and_listed_makers_and_lockers_open_files():
-    opened = USES["os.open"] | {outermost(owner_of(node)) for node in NODES
-                                if isinstance(node, ast.Call) and dotted(node.func) == "open"}
+    opened = USES["os.open"] | USES["open_plain"] | {
+        outermost(owner_of(node)) for node in NODES
+        if isinstance(node, ast.Call) and dotted(node.func) == "open"}
     assert opened == OPENERS
     assert "read_bound" in opened
 

@@ -59,7 +59,8 @@ def call_of(judge: bool) -> eval_loop.Call:
         "judgeModelId": MODEL if judge else OTHER_MODEL, "accountLabel": "none",
         "budgetUsd": "1", "judgeBudgetUsd": "0.2", "timeoutSeconds": 60, "unservedAttempts": 1,
         "evidenceKind": "synthetic"}
-    return eval_loop.Call("judge" if judge else "run", "results", "c", {}, {}, "", environment,
+    return eval_loop.Call("judge" if judge else "run", "results", "c", {}, {}, "",
+                          eval_loop.instrument_of(environment, judge),
                           None if judge else (CAPTURED_SKILL, b""),
                           JUDGED_OUTPUT if judge else None)
 

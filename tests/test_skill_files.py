@@ -368,8 +368,8 @@ def ask(cli: pathlib.Path, url: str, root: pathlib.Path, name: str) -> dict:
         "unservedAttempts": 1, "evidenceKind": "synthetic",
         "setEnvironment": {"ANTHROPIC_BASE_URL": url}}
     call = eval_loop.Call("run", "results", "c.run", {}, {},
-                          eval_loop.skill_prompt(NAME, "a note"), environment, (NAME, b""),
-                          None)
+                          eval_loop.skill_prompt(NAME, "a note"),
+                          eval_loop.instrument_of(environment, False), (NAME, b""), None)
     done = subprocess.run([cli, *eval_loop.arguments(call, call_id)], capture_output=True,
                           input=call.prompt.encode(), cwd=private / "w", timeout=120,
                           env=eval_loop.call_environment(environment, str(private)))
