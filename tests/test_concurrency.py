@@ -251,7 +251,7 @@ def test_an_interrupted_call_is_closed_by_one_of_many(bench, command):
     assert bench.summary() == bench.after[stage]
 
 
-def test_a_judge_closes_the_interrupted_run_that_it_judges(bench):
+def test_a_judge_closes_an_interrupted_run_and_judges_it_when_repeated(bench):
     bench.restore("run-baseline")
     steps = bench.well().steps
     last = max(number for number, step in enumerate(steps, 1) if step.startswith("spawn"))
@@ -259,9 +259,25 @@ def test_a_judge_closes_the_interrupted_run_that_it_judges(bench):
     assert bench.say(killAt=last + 1).status == -signal.SIGKILL
     faults.when(lambda: len(bench.experiment.call_log()) == 4)
     faults.when(lambda: not faults.left_running(bench.experiment))
+    first = bench.well(*bench.stages["judge-baseline"].words, allowed=(6,))
+    assert "next: " in first.stdout and "judge baseline-development-plan" in first.stdout
     bench.well(*bench.stages["judge-baseline"].words)
     assert not bench.problems()
     assert bench.summary() == bench.after["judge-baseline"]
+
+
+def test_a_judge_that_may_not_judge_leaves_an_interrupted_run_open(bench):
+    bench.restore("run-baseline")
+    steps = bench.well().steps
+    last = max(number for number, step in enumerate(steps, 1) if step.startswith("spawn"))
+    bench.restore("run-baseline")
+    bench.say(killAt=last + 1)
+    faults.when(lambda: len(bench.experiment.call_log()) == 4)
+    faults.when(lambda: not faults.left_running(bench.experiment))
+    bench.experiment.write_revocation()
+    before = bench.experiment.files()
+    bench.well(*bench.stages["judge-baseline"].words, allowed=(3,))
+    assert bench.experiment.files() == before
 
 
 def test_offline_commands_close_nothing_and_name_the_command_that_does(bench):
