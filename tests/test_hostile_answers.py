@@ -243,6 +243,17 @@ def test_answer_of_any_characters_is_kept_as_it_is(text):
         assert eval_loop.parse_json(eval_loop.canonical(said))["output"] == text
 
 
+@pytest.mark.parametrize("char, times, status", [
+    ("\ufdfa", 1, "ok"), ("\ufdfa", 300_000, "ok"), ("\ufdfa", 300_001, "error"),
+    ("\u247d", 300_001, "ok")], ids=["once", "often", "too-often", "little"])
+def test_only_a_long_answer_that_grows_much_when_normalised_is_no_answer(char, times, status):
+    items = json.loads(output_of("skill-success", PINNED))
+    items[1]["message"]["content"][0]["text"] = items[-1]["result"] = char * times
+    said = interpreted("skill-success", PINNED, json.dumps(items).encode())
+    assert said["status"] == status
+    assert said["output"] == (char * times if status == "ok" else None)
+
+
 @pytest.mark.parametrize("quote", ["", " ", "...", "\u2026", "*", "\u200b", "\u202e", "\ud800",
                                    "\0", "2439.7 km is wrong", "0", "pass" * 10_000])
 def test_pass_without_words_of_the_output_is_never_a_pass(quote):

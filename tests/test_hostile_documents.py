@@ -568,6 +568,32 @@ def test_large_answer_is_scored_and_verified_soon_and_in_little_memory(make, env
     assert len(own.call_log()) == 1
 
 
+WIDE = "\U0001f600" * 1_300_000          # four bytes each: 5,200,000
+
+
+def test_judge_prompt_too_large_for_the_cli_is_not_sent_and_its_check_is_unknown(make):
+    own = make(development=1, heldout=1, inputs={"d01": f"Task d01: {WIDE}"})
+    own.write("cases/d01/truth.txt", WIDE)
+    own.write_inventory("development")
+    own.write_calibration_plan()
+    own.walk("policy")
+    plan, told = own.write_plan("baseline", "development"), len(own.call_log())
+    own.command("run", plan, expect=0)
+    own.command("judge", plan, expect=0)
+    assert [call["purpose"] for call in own.call_log()[told:]] == ["run"]
+    own.command("score", plan, expect=4)
+    score = own.read("results/baseline-development/score.json")
+    assert score["totals"]["unknownReasons"] == {"prompt-too-large": 1}
+
+
+def test_skill_prompt_too_large_for_the_cli_is_refused_by_name_before_any_call(make):
+    own = make(**EMPTY, inputs={"d01": "x" * 10_000_000})
+    own.write_policy()
+    done = own.command("run", own.write_plan("baseline", "development"), expect=3)
+    assert "d01.run: expected a prompt of at most 10000000 bytes" in done.stderr
+    assert not own.call_log() and not own.receipts()
+
+
 @pytest.mark.parametrize("what", ["objects", "lists", "a key twice among many", "numbers"])
 def test_answer_of_many_values_is_run_and_scored_soon_and_in_little_memory(make, what):
     many = {"objects": '[{"a":1}' + ',{"a":1}' * 1_900_000 + "]",

@@ -113,6 +113,11 @@ def test_a_class_below_its_minimum_is_missed_however_good_it_is(name):
     assert not group_of(HONEST, minimumPerClass=30, **LOOSE)["missed"]
 
 
+def test_a_class_below_its_minimum_says_how_many_more_samples_it_needs():
+    group = group_of({**HONEST, "fail": {"fail": 27}}, minimumPerClass=30, **LOOSE)
+    assert " 3 more " in missed(group, "minimumPerClass")
+
+
 def test_a_class_without_samples_is_bounded_by_nothing():
     group = group_of({"pass": {"pass": 30}, "fail": {"fail": 30}}, **LOOSE)
     assert Fraction(group["unsupportedPass"]["upperBound"]) == 1

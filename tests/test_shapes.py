@@ -25,8 +25,8 @@ BAD_WORDS = ["", True, None, 1, [], {}]
 
 # Meaning of a field: (what it accepts, what it refuses, a word of the refusal).
 MEANINGS = {
-    "text": (["x", "Zoë Ångström", "<table>", "a\nb", " a ", "x" * 5_000, "0", "FILLED: yes"],
-             [*NOT_TEXTS, "", " ", "\n\t", "a\0b", "\ud800"], "text"),
+    "text": (["x", "Zoë Ångström", "<table>", "a\nb", " a ", "x" * 100_000, "0", "FILLED: yes"],
+             [*NOT_TEXTS, "", " ", "\n\t", "a\0b", "\ud800", "x" * 100_001], "text"),
     "literal": (["", " ", "x", "a\nb"], [*NOT_TEXTS, "a\0b", "\udfff"], "text"),
     "id": (["a", "7-day-note", "A" * 64, "x_y-z", "console", "com", "lpt0", "nul-1", "0"],
            [*NOT_TEXTS, "", "-a", "_a", "a b", "ä", "a" * 65, "a.b", "a/b", "a\n", "a\\b",
@@ -35,9 +35,9 @@ MEANINGS = {
             [*NOT_TEXTS, HASH.upper(), HASH[1:], HASH + "0", f"sha256:{HASH}", f"{HASH}\r",
              f"{HASH}\n", f"{HASH}  input.txt", f" {HASH}", "<sha256>", "", "g" * 64],
             "64 lower-case hex digits"),
-    "path": (["a", "a/b.txt", "ä/é.txt", "a b/c d", ".claude/x", "a..b/c", "x" * 200],
+    "path": (["a", "a/b.txt", "ä/é.txt", "a b/c d", ".claude/x", "a..b/c", "x" * 249],
              [*NOT_TEXTS, "", "/etc/hostname", "..", "../x", "a/../b", "a//b", "a/", "./a",
-              "a/.", "a\\b", "a ", "a /b", "a\0b", "a\nb", "\ud800", "x" * 300],
+              "a/.", "a\\b", "a ", "a /b", "a\0b", "a\nb", "\ud800", "x" * 250],
              "relative path"),
     "program": (["/usr/bin/claude", "/a b/c"],
                 [*NOT_TEXTS, "", "claude", "./claude", "~/claude", "/a\0b", "/\ud800"],
