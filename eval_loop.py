@@ -23,7 +23,7 @@ Where it touches the world, each in one place
   documents    publish                             environment  call_environment
   bound files  read_bound
   Besides: open_stream makes the files that a CLI writes its output to, make_private the
-  directory that it works in, Ledger.locked the lock file .lock.
+  directory that it works in, experiment_lock the lock file .lock.
 
 How to audit it: sections stand in the order of trust and none uses a later one. Words, Bytes,
 Store, Shapes, Receipts, Calls are the money path: what can spend, overwrite, lose or leak ends
@@ -46,6 +46,7 @@ import json
 import math
 import os
 import re
+import shlex
 import signal
 import stat
 import sys
@@ -161,7 +162,7 @@ OWN = json.JSONDecoder(parse_float=_constant, parse_constant=_constant)  # what 
 
 
 def parse_json(raw: bytes, decoder: json.JSONDecoder = STRICT) -> Any:
-    """The value of strict JSON: UTF-8 without BOM, no key twice, no NaN, fractions as Decimals.
+    """The value of JSON: UTF-8 without BOM, no NaN; if strict no key twice, exact fractions.
 
     Raises ValueError with a sentence that continues "FILE …".
     """
@@ -247,6 +248,7 @@ def normalise(text: str) -> str:
 
 # ---------------------------------------------------------------- Store
 
+RECEIPT_PARTS = {"pending.json", "terminal.json"}
 RECEIPT = re.compile(r"(?P<stem>[A-Za-z0-9_.-]+\.(?:run|judge|calibrate)\.[1-9]\d{0,3})"
                      r"\.(?P<part>pending\.json|terminal\.json|stdout|stderr)", re.ASCII)
 
@@ -345,6 +347,7 @@ def make_directory(path: str) -> None:
         make_directory(os.path.dirname(path))
         with contextlib.suppress(FileExistsError):
             os.mkdir(path, 0o700)
+            sync_directory(os.path.dirname(path))
 
 
 def publish_result(root: str, file: str, document: Document) -> bool:
@@ -429,6 +432,10 @@ def receipt_directories(root: str) -> Iterator[str]:
 
     for path, directories, names in os.walk(root, onerror=refuse):
         directories.sort()
+        for linked in filter(os.path.islink, (f"{path}/{name}" for name in directories)):
+            if any(name.endswith(".pending.json") for name in os.listdir(linked)):
+                raise Refused(f"{linked}: is a link to receipts, which would not be counted; "
+                              "put the directory itself here")
         if any(name.endswith(".pending.json") for name in names):
             yield os.path.relpath(path, root)
 
@@ -494,7 +501,8 @@ BOOLEAN = Rule("true or false", lambda value: type(value) is bool)
 COUNT = Rule("a whole number", lambda value: type(value) is int)
 UTC = Rule("an ISO 8601 time with an offset, such as 2026-11-30T14:05:00Z",
            lambda value: parse_utc(value) is not None)
-STAMP = matches("a time as receipts write it", r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z")
+STAMP = Rule("a time as receipts write it", lambda value: (
+    moment := parse_utc(value)) is not None and utc_text(moment) == value)
 MONEY = Rule('an exact decimal, such as "0.25"', lambda value: decimal_of(value) is not None)
 BUDGET = Rule('an exact decimal above 0, such as "0.25"', lambda value: bool(decimal_of(value)))
 RATE = Rule('a decimal from 0 to 1 with at most six places, such as "0.1"', _is_rate)
@@ -619,11 +627,11 @@ ENDINGS = frozenset({"timeout", "suspended", "killed", "too-much-output", "inter
                      "not-started"})
 MOMENT = {  # what only the moment of a pending receipt knew
     "callId": matches("a UUID", r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"),
-    "bound": Rule("an object of hashes", lambda value: isinstance(value, dict)
-                  and all(isinstance(item, str) for item in value.values())),
     "attempt": range(1, 10_000), "createdAtUtc": STAMP, "host": LITERAL, "bootId": LITERAL,
     "programSha256": SHA, "spendLimitUsd": MONEY, "callLimit": OrNull(COUNT),
     "environmentNames": Rule("a list", lambda value: isinstance(value, list))}
+BOUND = {"bound": Rule("an object of hashes", lambda value: isinstance(value, dict)
+                       and all(isinstance(item, str) for item in value.values())), **MOMENT}
 FACTS = {   # what only the moment of a terminal receipt knew
     "completedAtUtc": STAMP, "elapsedMilliseconds": OrNull(range(10**12)),
     "exitStatus": OrNull(range(-64, 256)), "ended": OrNull(ENDINGS), "cliUnchanged": BOOLEAN,
@@ -654,8 +662,9 @@ def instrument_of(environment: Document, judge: bool) -> Instrument:
 def judge_identity(environment: Document) -> str:
     """The hash of all that makes a judge the same judge in another experiment."""
     judge = instrument_of(environment, judge=True)
-    return sha256(canonical([*judge[1:-1], environment["timeoutSeconds"],
-                             environment.get("setEnvironment", {})]))
+    return sha256(canonical([
+        judge.version, judge.cli_sha256, judge.model, judge.budget,
+        environment["timeoutSeconds"], environment.get("setEnvironment", {})]))
 
 
 class Call(NamedTuple):
@@ -675,6 +684,10 @@ class Call(NamedTuple):
     def environment(self) -> Document:
         """The environment document that the instrument is of."""
         return self.instrument.environment
+
+    def receipt(self, number: int) -> str:
+        """The path of an attempt's receipts, without their endings."""
+        return f"{self.directory}/{self.stem}.{number}"
 
 
 def skill_prompt(name: str, task: str) -> str:
@@ -725,7 +738,7 @@ def environment_names(environment: Document, key_set: bool) -> list[str]:
 def pending_document(call: Call, moment: Document) -> Document:
     """The receipt before a call: all that it depends on, and its moment."""
     return {"kind": "pending", "purpose": call.purpose,
-            **{name: moment[name] for name in MOMENT if name != "bound"}, **call.subject,
+            **{name: moment[name] for name in MOMENT}, **call.subject,
             "bound": call.bound, "reservedUsd": call.instrument.budget,
             "arguments": arguments(call, moment["callId"]), "prompt": call.prompt}
 
@@ -744,12 +757,12 @@ class Answer(NamedTuple):
 
     init: Document
     result: Document
-    texts: list[str]         # the model's visible text blocks, in order
-    tools: list[Document]    # its tool calls
-    models: list[str]        # that served messages
-    message_ids: list[str]
-    request_ids: list[str]
-    notes: list[str]         # with which the CLI itself asked again
+    texts: list[str]              # the model's visible text blocks, in order
+    tools: list[Document]         # its tool calls
+    models: dict[str, None]       # that served messages; a dict keeps order and finds fast
+    message_ids: dict[str, None]
+    request_ids: dict[str, None]
+    notes: list[str]              # with which the CLI itself asked again
 
 
 def read_answer(stdout: bytes, call_id: str) -> Answer | None:
@@ -766,7 +779,7 @@ def read_answer(stdout: bytes, call_id: str) -> Answer | None:
             return None
         if not isinstance(result.get("result"), (str, type(None))):
             return None
-        answer = Answer({}, result, [], [], [], [], [], [])
+        answer = Answer({}, result, [], [], {}, {}, {}, [])
         for item in items:
             _add_item(answer, item)
     except (ValueError, LookupError, TypeError, AttributeError):
@@ -794,7 +807,7 @@ def _add_item(answer: Answer, item: Document) -> None:
         for name, known in ((message["model"], answer.models),
                             (message["id"], answer.message_ids),
                             (item.get("request_id", ""), answer.request_ids)):
-            known.extend([name] if name + "" not in known else [])
+            known[name + ""] = None
 
 
 def usage_of(result: Document) -> dict[str, int]:
@@ -904,8 +917,8 @@ def skill_reason(facts: Document, answer: Answer) -> str | None:
         return "refusal"
     if result.get("api_error") == "max_output_tokens" and facts["exitStatus"] in (1, None):
         return "output-cut"
-    turns = type(result.get("num_turns")) is int and result["num_turns"]
-    if success and (answer.notes or len(answer.message_ids) > 1 or turns != 1):
+    once = fits(range(1, 2), result.get("num_turns")) and len(answer.message_ids) < 2
+    if success and (answer.notes or not once):
         return "hidden-retry"
     whole = (success and not blank and len(answer.message_ids) == 1
              and result.get("terminal_reason") == "completed"
@@ -964,7 +977,7 @@ PLAIN = str.maketrans({**dict.fromkeys("‘’‚‛′", "'"), **dict.fromkeys(
 def quote_form(text: str) -> str:
     """A text as quotes are compared: normalised, with plain quotes and dashes, without Markdown
     marks and format characters."""
-    folded = unicodedata.normalize("NFKC", text.translate(PLAIN)).translate(PLAIN)
+    folded = normalise(text.translate(PLAIN)).translate(PLAIN)
     hidden = {ord(char): None for char in set(folded) if unicodedata.category(char) == "Cf"}
     return normalise(folded.translate(hidden))
 
@@ -1021,9 +1034,9 @@ def _outcome(call: Call, facts: Document, answer: Answer | None, stdout: bytes,
             reason = "abstained"
     return {"status": status, "reason": reason, **said, "costUsd": cost,
             "usage": usage_of(answer.result) if answer else {},
-            "models": answer.models if answer else [],
-            "messageIds": answer.message_ids if answer else [],
-            "requestIds": answer.request_ids if answer else []}
+            "models": list(answer.models) if answer else [],
+            "messageIds": list(answer.message_ids) if answer else [],
+            "requestIds": list(answer.request_ids) if answer else []}
 
 
 class Attempt(NamedTuple):
@@ -1076,13 +1089,12 @@ def read_attempts(root: str, call: Call, names: Parts) -> list[Attempt]:
     attempt after one that a model may have answered.
     """
     made: list[Attempt] = []
-    receipts = {"pending.json", "terminal.json"}
-    while parts := names.get(f"{call.stem}.{len(made) + 1}", set()) & receipts:
-        file = f"{call.directory}/{call.stem}.{len(made) + 1}"
+    while parts := names.get(f"{call.stem}.{len(made) + 1}", set()) & RECEIPT_PARTS:
+        file = call.receipt(len(made) + 1)
         if made and made[-1].status != "unserved":
             raise Refused(f"{file}.pending.json: an attempt after {made[-1].file}, which a "
                           "model may have answered; one of the two does not belong here")
-        pending, raw = read_receipt(root, f"{file}.pending.json", MOMENT)
+        pending, raw = read_receipt(root, f"{file}.pending.json", BOUND)
         judged = call.bound.get("runTerminalSha256")
         if judged and judged != pending["bound"].get("runTerminalSha256"):
             raise Refused(f"{file}.pending.json: judged another answer than that of "
@@ -1107,9 +1119,9 @@ def read_attempts(root: str, call: Call, names: Parts) -> list[Attempt]:
             digest = sha256(told)
         made.append(Attempt(len(made) + 1, file, pending, pending_sha256, terminal, digest))
     for number in range(len(made) + 1, len(made) + 23):  # a gap as long as an owner may allow
-        if f"{call.stem}.{number}" in names and names[f"{call.stem}.{number}"] & receipts:
-            raise Refused(f"{call.directory}/{call.stem}.{number}: stands after a gap; restore "
-                          f"the receipts of attempt {len(made) + 1}")
+        if names.get(f"{call.stem}.{number}", set()) & RECEIPT_PARTS:
+            raise Refused(f"{call.receipt(number)}: stands after a gap; restore the receipts "
+                          f"of attempt {len(made) + 1}")
     return made
 
 
@@ -1129,6 +1141,7 @@ Report = Callable[[str, Document], None]  # told of each call that ended: file, 
 
 def call_environment(environment: Document, private: str) -> dict[str, str]:
     """The whole environment of a call, built from nothing: the only place that reads variables.
+    ANTHROPIC_API_KEY goes to every CLI that the owner names, whenever it is set.
 
     Refuses when a credential that the experiment needs is not set.
     """
@@ -1174,11 +1187,33 @@ COST = Rule('an exact decimal or "unknown"',
             lambda value: value == "unknown" or (type(value) is str and MONEY.test(value)))
 
 
+@contextlib.contextmanager
+def experiment_lock(root: str) -> Iterator[tuple[bytes, bytes]]:
+    """Holds the lock that every claim and every score takes. The lock file counts them: yields
+    its bytes (before, after)."""
+    with contextlib.ExitStack() as stack:
+        try:
+            descriptor = open_plain(f"{root}/.lock", os.O_RDWR | os.O_CREAT)
+            stack.callback(os.close, descriptor)
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            before = os.pread(descriptor, 64, 0)
+            counted = re.fullmatch(rb"(?:eval_loop (\d{20})\n)?\0*", before)
+            if not counted:
+                raise Refused(f".lock: expected this program's lock, got {before!r}; move it "
+                              "away")
+            after = b"eval_loop %020d\n" % (int(counted[1] or 0) + 1)
+            os.pwrite(descriptor, after, 0)
+        except OSError as error:
+            raise Refused(f".lock: {error.strerror}; this needs a writable experiment with "
+                          "working file locks and free space") from None
+        yield before, after
+
+
 class Ledger:
     """All receipts of the experiment added up, under the lock that every claim takes.
 
-    The lock file counts changes, so that receipts are read again only after another process
-    made some. `committed` is known costs and, for all other calls, their reservations.
+    The lock file counts its holders, so that receipts are read again only after another process
+    held it. `committed` is known costs and, for all other calls, their reservations.
     """
 
     def __init__(self, root: str, spending: Document) -> None:
@@ -1195,21 +1230,10 @@ class Ledger:
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
         """Holds the experiment's lock, with the ledger as all processes left it."""
-        with self.mutex, contextlib.ExitStack() as stack:
-            try:
-                descriptor = open_plain(f"{self.root}/.lock", os.O_RDWR | os.O_CREAT)
-                stack.callback(os.close, descriptor)
-                fcntl.flock(descriptor, fcntl.LOCK_EX)
-                generation = os.pread(descriptor, 64, 0)
-                if generation != self.generation or not generation:
-                    self.refresh()
-                count = generation.split()[-1:] or [b"0"]
-                number = int(count[0]) + 1 if count[0].isdigit() else 1
-                self.generation = b"eval_loop %020d\n" % number
-                os.pwrite(descriptor, self.generation, 0)
-            except OSError as error:
-                raise Refused(f".lock: {error.strerror}; this needs a writable experiment with "
-                              "working file locks and free space") from None
+        with self.mutex, experiment_lock(self.root) as (before, after):
+            if before != self.generation or not before:
+                self.refresh()
+            self.generation = after
             yield
 
     def refresh(self) -> None:
@@ -1263,7 +1287,7 @@ class Flight:
         self.process: Any = None
         self.ended: str | None = None
         self.over = False
-        self.mutex = threading.RLock()   # Ctrl-C may come while this thread holds it
+        self.mutex = threading.Lock()
         self.started = self.looked = elapsed_clock()
 
     def end(self, reason: str) -> None:
@@ -1287,7 +1311,7 @@ class Flight:
             self.end("too-much-output")
 
     def wait(self) -> int:
-        """The exit status, once the CLI ended and all that it started was killed."""
+        """The exit status, once the CLI ended and its process group was killed."""
         if hasattr(os, "waitid"):  # keeps the group's number taken until the group is killed
             os.waitid(os.P_PID, self.process.pid, os.WEXITED | os.WNOWAIT)
         else:
@@ -1343,10 +1367,8 @@ class Calling:
         self.program_sha256 = file_sha256(__file__)
 
     def on_interrupt(self, *_: Any) -> None:
-        """First Ctrl-C: no further calls. Second: end those in flight, receipts follow."""
+        """First Ctrl-C: no further calls. Second: those in flight are ended."""
         self.interrupts += 1
-        for flight in list(self.flights) if self.interrupts > 1 else ():
-            flight.end("killed")
 
     def unchanged(self) -> bool:
         """Whether the CLI is still the file that was hashed."""
@@ -1371,30 +1393,33 @@ def open_stream(root: str, file: str) -> int | None:
 def claim(calling: Calling, call: Call, number: int) -> Flight | None:
     """The right to make one attempt, or None when another process has it.
 
-    Writes: the empty stdout file and, durably, the pending receipt. Refuses what the purse does
-    not hold.
+    Writes: .lock, the result directory, the empty stdout file and, durably, the pending
+    receipt. Refuses what the purse does not hold, and a plan that is scored.
     """
     import uuid
-    file, root, ledger = f"{call.directory}/{call.stem}.{number}", calling.root, calling.ledger
+    file, root, ledger = call.receipt(number), calling.root, calling.ledger
     pending, stdout = os.path.join(root, f"{file}.pending.json"), None
     with ledger.locked():
         if problem := ledger.room_problem(call.instrument.budget):
             raise Refused(problem, purse=True)
+        if os.path.lexists(os.path.join(root, call.directory, "score.json")):
+            raise Refused(f"{call.directory}/score.json: exists; a scored plan accepts no "
+                          "further call: start a new plan")
         make_directory(os.path.dirname(pending))
         if not os.path.lexists(pending):
             stdout = open_stream(root, f"{file}.stdout")
         if stdout is None:
             return None
         flight = Flight(call, file, str(uuid.uuid4()), stdout)
-        raw = canonical(pending_document(call, {
-            "callId": flight.call_id, "attempt": number, "createdAtUtc": utc_text(utc_now()),
-            "host": os.uname().nodename, "bootId": boot_id(),
-            "programSha256": calling.program_sha256, "spendLimitUsd": money(ledger.limit),
-            "callLimit": ledger.call_limit,
-            "environmentNames": sorted(call_environment(call.environment, ""))}))
         try:
+            raw = canonical(pending_document(call, {
+                "callId": flight.call_id, "attempt": number,
+                "createdAtUtc": utc_text(utc_now()), "host": os.uname().nodename,
+                "bootId": boot_id(), "programSha256": calling.program_sha256,
+                "spendLimitUsd": money(ledger.limit), "callLimit": ledger.call_limit,
+                "environmentNames": sorted(call_environment(call.environment, ""))}))
             flight.pending = publish(root, f"{file}.pending.json", raw)
-        except Refused:
+        except (Refused, OSError):
             flight.release()
             remove(os.path.join(root, f"{file}.stdout"))
             raise
@@ -1404,6 +1429,7 @@ def claim(calling: Calling, call: Call, number: int) -> Flight | None:
     return flight
 
 
+@functools.lru_cache(maxsize=1)
 def boot_id() -> str:
     """What changes with each start of the machine, where the system tells it."""
     try:
@@ -1411,6 +1437,25 @@ def boot_id() -> str:
             return stream.read().strip()
     except OSError:
         return "unknown"
+
+
+def ask(calling: Calling, flight: Flight) -> tuple[int | None, str | None]:
+    """Start the CLI and wait for its end: (exit status, how it was ended by this program).
+
+    Spends: money. Writes: stdout and stderr. Nothing was asked when it cannot be started.
+    """
+    try:
+        stderr = open_stream(calling.root, f"{flight.file}.stderr")
+        if stderr is not None:  # else another process holds it
+            flight.stderr = stderr
+            make_private(flight)
+            spawn(calling.program, flight)
+    except (OSError, ValueError, Refused):
+        pass  # without a process nothing was asked; the terminal receipt says so
+    if not flight.process:
+        return None, "not-started"
+    exit_status = flight.wait()
+    return exit_status, flight.ended if exit_status == -signal.SIGKILL else None
 
 
 def attempt(calling: Calling, call: Call, number: int) -> Document | None:
@@ -1430,26 +1475,13 @@ def attempt(calling: Calling, call: Call, number: int) -> Document | None:
         return None
     calling.flights.add(flight)
     try:
-        exit_status, ended = None, "not-started"
-        try:
-            stderr = open_stream(calling.root, f"{flight.file}.stderr")
-            if stderr is None:
-                raise Refused(f"{flight.file}.stderr: another process holds it")
-            flight.stderr = stderr
-            make_private(flight)
-            spawn(calling.program, flight)
-        except (OSError, ValueError, Refused):
-            pass  # without a process nothing was asked; the terminal receipt says so
-        if flight.process:
-            exit_status = flight.wait()
-            ended = flight.ended if exit_status == -signal.SIGKILL else None
+        exit_status, ended = ask(calling, flight)
         return close_call(calling, call, flight.file, flight.call_id, flight.pending_sha256, {
             "elapsedMilliseconds": int((elapsed_clock() - flight.started) * 1000),
             "exitStatus": exit_status, "ended": ended, "cliUnchanged": calling.unchanged()})
     except (OSError, Refused) as error:
-        raise Refused(f"{flight.file}: the call was made, its answer is in "
-                      f"{flight.file}.stdout, but its terminal receipt could not be written; "
-                      "mend what follows and repeat the command",
+        raise Refused(f"{flight.file}: its terminal receipt could not be written, any answer "
+                      f"is in {flight.file}.stdout; mend what follows, repeat the command",
                       *getattr(error, "problems", [str(error)])) from None
     finally:
         calling.flights.discard(flight)
@@ -1542,8 +1574,8 @@ class Work:
 
     def __init__(self, root: str, elsewhere_ended: bool) -> None:
         self.root, self.elsewhere_ended = root, elsewhere_ended
-        self.todo: collections.deque[tuple[Call, int]] = collections.deque()
-        self.open: dict[str, list[tuple[Call, Attempt]]] = {
+        self.todo: collections.deque[tuple[Call, list[Attempt]]] = collections.deque()
+        self.open: dict[str, list[tuple[Call, list[Attempt]]]] = {
             state: [] for state in ("interrupted", "waiting", "running", "uncertain")}
         self.closed = 0                  # before this command
         self.unknown = 0                 # calls, closed then or now, whose answer is unknown
@@ -1556,21 +1588,20 @@ class Work:
 
     def add(self, call: Call, made: list[Attempt]) -> None:
         """Sort one call in."""
-        if number := next_number(made, call.environment["unservedAttempts"]):
-            self.todo.append((call, number))
+        if next_number(made, call.environment["unservedAttempts"]):
+            self.todo.append((call, made))
         elif made[-1].terminal is None:
-            self.open[open_state(self.root, made[-1], self.elsewhere_ended)].append(
-                (call, made[-1]))
+            state = open_state(self.root, made[-1], self.elsewhere_ended)
+            self.open[state].append((call, made))
         else:
             self.closed += 1
             self.unknown += is_unknown(made[-1].terminal)
 
-    def finish(self, call: Call, number: int, terminal: Document, report: Report) -> None:
-        """Note a call that ended now, and whether the command must stop."""
-        file = f"{call.directory}/{call.stem}.{number}"
+    def finish(self, call: Call, made: list[Attempt], report: Report) -> None:
+        """Note a call whose last attempt ended now, and whether the command must stop."""
+        file, terminal = made[-1].file, made[-1].terminal
         self.finished.append((file, terminal))
-        self.again += terminal["status"] == "unserved" and (
-            terminal["reason"] in REMEDY or number < call.environment["unservedAttempts"])
+        self.again += bool(next_number(made, call.environment["unservedAttempts"]))
         self.unknown += is_unknown(terminal)
         reason = terminal["reason"]
         self.faults = self.faults + 1 if reason in MACHINERY_REASONS else 0
@@ -1587,8 +1618,7 @@ def is_unknown(terminal: Document) -> bool:
     """True when a closed call gave no answer that can be judged, or no verdict. A judge's own
     unknown on a calibration sample is a verdict: its label decides."""
     verdict = terminal["purpose"] == "calibrate" and terminal["status"] == "ok"
-    return terminal["reason"] is not None and not verdict and (
-        terminal["reason"] not in SKILL_REASONS)
+    return terminal["reason"] not in (None, *SKILL_REASONS) and not verdict
 
 
 def make_calls(calling: Calling, work: Work, jobs: int, report: Report) -> None:
@@ -1599,31 +1629,32 @@ def make_calls(calling: Calling, work: Work, jobs: int, report: Report) -> None:
     """
     from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
     close_left(calling, work, "interrupted", report)
-    active: dict[Any, tuple[Call, int, bool]] = {}
+    active: dict[Any, tuple[Call, list[Attempt], bool]] = {}
     with ThreadPoolExecutor(jobs) as pool:
         while active or (work.todo and not work.stopped and not calling.interrupts):
             while (work.todo and len(active) < (1 if work.blocked else jobs)
                    and not work.stopped and not calling.interrupts):
-                call, number = work.todo.popleft()
-                active[pool.submit(attempt, calling, call, number)] = call, number, work.blocked
+                call, made = work.todo.popleft()
+                future = pool.submit(attempt, calling, call, len(made) + 1)
+                active[future] = call, made, work.blocked
             done, _ = wait(active, timeout=TICK_SECONDS, return_when=FIRST_COMPLETED)
             for flight in list(calling.flights):
-                flight.look()
+                flight.end("killed") if calling.interrupts > 1 else flight.look()
             for future in done:
                 settle_call(work, future, *active.pop(future), report)
     if not calling.interrupts:
         close_left(calling, work, "waiting", report)
 
 
-def settle_call(work: Work, future: Any, call: Call, number: int, alone: bool,
+def settle_call(work: Work, future: Any, call: Call, made: list[Attempt], alone: bool,
                 report: Report) -> None:
     """Note how one attempt ended. What the purse refused is tried once more when no call is
     beside it any longer: only what is refused alone is refused."""
-    file = f"{call.directory}/{call.stem}.{number}"
+    number, file = len(made) + 1, call.receipt(len(made) + 1)
     try:
         terminal = future.result()
     except (Refused, OSError) as error:
-        work.todo.appendleft((call, number))
+        work.todo.appendleft((call, made))
         purse = getattr(error, "purse", False)
         work.blocked = purse and not alone
         if not work.blocked:
@@ -1631,14 +1662,15 @@ def settle_call(work: Work, future: Any, call: Call, number: int, alone: bool,
             work.not_called = len(work.todo) if purse else 0
         return
     work.blocked = False
+    made = [*made, Attempt(number, file, {}, "", terminal, None)]
     if terminal is None:
-        work.open["running"].append((call, Attempt(number, file, {}, "", None, None)))
+        work.open["running"].append((call, made))
         return
     budget = call.instrument.budget
     if terminal["costUsd"] != "unknown" and Decimal(terminal["costUsd"]) > Decimal(budget):
         work.stopped.append(f"{file}: cost {terminal['costUsd']} USD, above its reservation of "
                             f"{budget}; say the command again to accept that")
-    work.finish(call, number, terminal, report)
+    work.finish(call, made, report)
 
 
 def close_left(calling: Calling, work: Work, state: str, report: Report) -> None:
@@ -1646,8 +1678,8 @@ def close_left(calling: Calling, work: Work, state: str, report: Report) -> None
     most until its own time is over. A fault stops the command; nothing is lost by it."""
     stopped, began = list(work.stopped), elapsed_clock()
     left_over, work.open[state] = work.open[state], []
-    for call, left in left_over:
-        file = f"{left.file}.stdout"
+    for call, made in left_over:
+        left, file = made[-1], f"{made[-1].file}.stdout"
         allowed = call.environment["timeoutSeconds"]
         while (state == "waiting" and not unlocked(calling.root, file)
                and not calling.interrupts
@@ -1659,12 +1691,12 @@ def close_left(calling: Calling, work: Work, state: str, report: Report) -> None
             terminal = None if running else close_interrupted(calling, call, left)
         except (Refused, OSError) as error:
             stopped += getattr(error, "problems", [f"{left.file}: {error}"])
-            work.open[state].append((call, left))
+            work.open[state].append((call, made))
             continue
         if terminal is None:
-            work.open["waiting" if running else "running"].append((call, left))
+            work.open["waiting" if running else "running"].append((call, made))
         else:
-            work.finish(call, left.number, terminal, report)
+            work.finish(call, [*made[:-1], left._replace(terminal=terminal)], report)
     work.stopped, work.faults = stopped, 0  # how those ended is no reason to stop now
 
 
@@ -1797,7 +1829,8 @@ def repeated_ids(entries: list[Document], path: str) -> Iterator[str]:
 
 
 def environment_rules(document: Document) -> Iterator[str]:
-    """Two different models, a measured CLI, and the judge's CLI whole or not at all."""
+    """Two different models, no Claude Code that was not measured, a judge's CLI whole or not
+    at all."""
     if document["modelId"].strip().lower() == document["judgeModelId"].strip().lower():
         yield ("$.judgeModelId: expected another model than modelId, got the same; name a "
                "second one: a model must not judge itself")
@@ -1806,7 +1839,8 @@ def environment_rules(document: Document) -> Iterator[str]:
         number = re.match(r"(\d{1,6})\.(\d{1,6})\.(\d{1,6})\b", version, re.ASCII)
         if version.endswith("(Claude Code)") and (
                 not number or tuple(map(int, number.groups())) < FLOOR_VERSION):
-            yield f"$.{name}: expected Claude Code 2.1.286 or newer, got {shorten(version)}"
+            floor = ".".join(map(str, FLOOR_VERSION))
+            yield f"$.{name}: expected Claude Code {floor} or newer, got {shorten(version)}"
     wanted = {"judgeExecutable", "judgeCliVersion", "judgeCliSha256"}
     if wanted & set(document) not in (set(), wanted):
         yield (f"$: expected all or none of {', '.join(sorted(wanted))}, got "
@@ -1939,7 +1973,7 @@ class Experiment:
         self.late: list[str] = []
         self.absent: set[str] = set()
         self.bound: dict[tuple[str, str], Bound] = {}
-        self.built: dict[str, Any] = {}  # arms, tallies, calibrations, by kind and file
+        self.built: dict[tuple[str, str], Any] = {}  # results of `once`, and Skills
 
     def settle(self) -> None:
         """Refuses when anything that was looked at so far has a problem."""
@@ -2049,6 +2083,17 @@ class Experiment:
         return not wrong
 
 
+def once(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function of an experiment and of something with a `file`, worked out once a command."""
+    @functools.wraps(function)
+    def kept(experiment: Experiment, subject: Any) -> Any:
+        key = function.__name__, subject.file
+        if key not in experiment.built:
+            experiment.built[key] = function(experiment, subject)
+        return experiment.built[key]
+    return kept
+
+
 # ---------------------------------------------------------------- Cases
 
 KNOWN_KEYS = frozenset({"name", "description", "when_to_use", "argument-hint", "version",
@@ -2056,13 +2101,12 @@ KNOWN_KEYS = frozenset({"name", "description", "when_to_use", "argument-hint", "
 CHANGING_KEYS = frozenset({"model", "effort", "hooks", "context", "agent", "arguments", "shell",
                            "<<"})
 JUNK = re.compile(r"\.DS_Store|\._.*|Thumbs\.db", re.DOTALL)
-FRONTMATTER = re.compile(r"\ufeff?---\s*\n(.*?)---", re.DOTALL)  # as the CLI finds it
-KEY_LINE = re.compile(r"""(?:"([^"\\]*)"|'([^']*)'|([^\s#'"{}\[\],&*!|>%@`?:-][^:]*?|<<))"""
-                      r"""[ \t]*:(?:[ \t]+(.*))?""")
+FRONTMATTER = re.compile(r"\ufeff?---(?>\s*\n)(.*?)---", re.DOTALL)  # as the CLI finds it
+KEY_LINE = re.compile(r"""(?:(?:"([^"\\]*)"|'([^']*)')[ \t]*"""
+                      r"""|([^\s#'"{}\[\],&*!|>%@`?:-][^:]*|<<[ \t]*)):(?:[ \t]+(.*))?""")
 QUOTED = re.compile(r"""("[^"]*"|'[^']*')\s*(#.*)?""")
 COMMAND = re.compile(r"(?P<before>\S?)(?P<bang>!)`[^`]+`"
-                     r"|(?:`{3,}|^[ \t]*~{3,})[ \t]*(?P<fence>!)",
-                     re.MULTILINE)
+                     r"|(?:(?<!`)`{3,}+|^[ \t]*~{3,}+)[ \t]*(?P<fence>!)", re.MULTILINE)
 EXPANDED = re.compile(r"(?<!\\)(\$[0-9]|\$\{CLAUDE_\w*\}?)")
 
 
@@ -2070,8 +2114,7 @@ def scan_skill(file: str, name: str, text: str) -> tuple[list[str], list[str]]:
     """What is wrong with a Skill's text, and what its owner should know: (problems,
     warnings)."""
     problems, warnings = [], []
-    for number, key, value in itertools.islice(_frontmatter(text, problems, warnings, file),
-                                               FINDING_LIMIT):
+    for number, key, value in _frontmatter(text, problems, warnings, file):
         where, plain = f"{file}: line {number}: {key}", value.strip("'\"")
         if key in CHANGING_KEYS:
             problems.append(f"{where}: changes or executes something in the CLI; remove it to "
@@ -2104,9 +2147,8 @@ def scan_skill(file: str, name: str, text: str) -> tuple[list[str], list[str]]:
         warnings.append(f"{file}: line {line_of(text, match.start())}: {match[0]} is replaced "
                         f"by the CLI; write \\{match[0]} to keep it")
     if text.startswith("\ufeff") or "\r" in text:
-        warnings.append(f"{file}: a byte-order mark or CRLF line ends; the CLI gets these "
-                        "bytes")
-    return problems, warnings
+        warnings.append(f"{file}: a byte-order mark or CRLF line ends; the CLI gets them")
+    return problems, warnings[:FINDING_LIMIT]
 
 
 def line_of(text: str, position: int) -> int:
@@ -2141,7 +2183,7 @@ def _frontmatter(text: str, problems: list[str], warnings: list[str],
         if not found:
             problems.append(f"{file}: line {number}: expected 'key: value', got "
                             f"{shorten(line)}")
-        key = (found and (found[1] or found[2] or found[3])) or ""
+        key = (found and (found[1] or found[2] or found[3] or "").rstrip()) or ""
         if key and key in seen:
             problems.append(f"{file}: line {number}: the key {shorten(key)} stands twice; "
                             "remove one, loaders keep different ones")
@@ -2171,8 +2213,8 @@ def read_skill(experiment: Experiment, plan: Bound, name: str) -> bytes:
             f"{project}: expected only {wanted}, got also {', '.join(extra)}; the Skill may be "
             "unchanged: move these out, only one self-contained file is measured")
     try:
-        raw = experiment.built["skill", file] = read_bound(experiment.root, file,
-                                                                    SKILL_LIMIT)
+        raw = read_bound(experiment.root, file, SKILL_LIMIT)
+        experiment.built["skill", file] = raw
         text = same_skill(plan, file, raw).decode("utf-8")
         problems, warnings = scan_skill(file, name, text)
         experiment.problems += problems
@@ -2198,12 +2240,12 @@ def same_skill(plan: Bound, file: str, raw: bytes) -> bytes:
 
 
 class Place(NamedTuple):
-    """Where a text comes from, as it is compared: name for messages, family, source, input."""
+    """Where an input comes from, as it is compared: name for messages, family, source, hash."""
 
     name: str
     family: str
     source: str
-    text: str
+    input_sha256: str            # of the normalised input
 
 
 class Test(NamedTuple):
@@ -2237,37 +2279,34 @@ def place_of(file: str, entry: Document, task: Bound) -> Place:
                  sha256(normalise(task.document).encode("utf-8", "backslashreplace")))
 
 
+@once
 def cases_of(experiment: Experiment, inventory: Bound) -> list[Case]:
     """The cases of a loaded inventory, whose own entries are then let go of."""
-    key, cases = ("cases", inventory.file), []
-    if key not in experiment.built:
-        for entry in inventory["cases"]:
-            task, truth, expected = (experiment.at(entry, name)
-                                     for name in ("input", "truth", "expected"))
-            cases.append(Case(
-                entry["id"], entry["caseGroup"], entry["sourceId"], entry.get("slice"), task,
-                truth, expected, tests_of(experiment, expected),
-                place_of(inventory.file, entry, task)))
-        experiment.built[key], inventory.document["cases"] = cases, []
-    return experiment.built[key]
+    cases = []
+    for entry in inventory["cases"]:
+        task, truth, expected = (experiment.at(entry, name)
+                                 for name in ("input", "truth", "expected"))
+        cases.append(Case(
+            entry["id"], entry["caseGroup"], entry["sourceId"], entry.get("slice"), task, truth,
+            expected, tests_of(experiment, expected), place_of(inventory.file, entry, task)))
+    inventory.document["cases"] = []
+    return cases
 
 
+@once
 def tests_of(experiment: Experiment, expected: Bound) -> list[Test]:
     """The tests of an expected document, which is then let go of: there is one a case."""
-    key = "tests", expected.file
-    if key not in experiment.built:
-        experiment.built[key] = [
-            Test(test["id"], test["kind"], test["critical"], test.get("value"),
-                 experiment.at(test, "criterion") if "criterion" in test else None)
-            for test in expected["tests"]]
-        expected.document = {}
-    return experiment.built[key]
+    tests = [Test(test["id"], test["kind"], test["critical"], test.get("value"),
+                  experiment.at(test, "criterion") if "criterion" in test else None)
+             for test in expected["tests"]]
+    expected.document = {}
+    return tests
 
 
 def overlaps(places: list[Place], others: list[Place]) -> Iterator[str]:
     """Every family, source and input that stands in both lists, naming both places."""
     for field, what in (("family", "family"), ("source", "source"),
-                        ("text", "normalised input")):
+                        ("input_sha256", "normalised input")):
         known = {getattr(other, field): other.name for other in others}
         for place in places:
             if getattr(place, field) in known:
@@ -2278,7 +2317,7 @@ def equal_inputs(places: list[Place]) -> Iterator[str]:
     """Equal inputs in different families."""
     first: dict[str, Place] = {}
     for place in places:
-        other = first.setdefault(place.text, place)
+        other = first.setdefault(place.input_sha256, place)
         if other.family != place.family:
             yield (f"{place.name} and {other.name}: the same normalised input in different "
                    "families")
@@ -2292,7 +2331,9 @@ def regex_verdict(pattern: str, output: str) -> str:
     before = signal.signal(signal.SIGVTALRM, stop)
     signal.setitimer(signal.ITIMER_VIRTUAL, REGEX_SECONDS)
     try:
-        return "pass" if re.search(pattern, output, re.MULTILINE) else "fail"
+        found = re.search(pattern, output, re.MULTILINE)
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)  # inside: it may still fire before
+        return "pass" if found else "fail"
     except (TimeoutError, RecursionError, MemoryError):
         return "unknown"
     finally:
@@ -2324,10 +2365,10 @@ def shared_run(text: str, short_runs: set[str], long_runs: set[str]) -> str:
     """A run of a held-out text that is among the given ones: a long one if there is any."""
     found = ""
     for start in range(len(text) - NOTE_LENGTH + 1):
-        if text[start:start + NOTE_LENGTH] in short_runs:
-            found = found or text[start:start + NOTE_LENGTH]
-            if text[start:start + LEAK_LENGTH] in long_runs:
-                return text[start:start + LEAK_LENGTH]
+        if text[start:start + LEAK_LENGTH] in long_runs:
+            return text[start:start + LEAK_LENGTH]
+        if not found and text[start:start + NOTE_LENGTH] in short_runs:
+            found = text[start:start + NOTE_LENGTH]
     return found
 
 
@@ -2423,7 +2464,9 @@ def sign_flip(differences: list[int]) -> tuple[Fraction, Fraction]:
     sizes = tuple(sorted(abs(difference) for difference in differences if difference))
     slot, ways, observed = len(sizes) + 2, subset_sums(sizes), sum(differences)
 
-    def share(reached: int) -> Fraction:  # of sign patterns whose positive part is this or more
+    def share(reached: int) -> Fraction:
+        """The share of sign patterns whose positive part is this or more: the rest modulo a
+        slot of ones adds up all slots, as nine does for decimal digits."""
         return Fraction((ways >> reached * slot) % ((1 << slot) - 1), 2 ** len(sizes))
 
     two_sided = 2 * share((sum(sizes) + abs(observed)) // 2) if observed else Fraction(1)
@@ -2582,11 +2625,16 @@ def missed_limits(group: Document, limits: Document, alpha: Fraction) -> list[st
     errors, n = group["abstention"]["errors"], group["abstention"]["n"]
     limit = fraction_of(limits["maximumAbstentionRate"])
     if not n or Fraction(errors, n) > limit:
-        missed.append(f"maximumAbstentionRate: {errors} of {n} samples labelled pass or fail, "
+        missed.append(f"maximumAbstentionRate: {errors} of the {n} samples that it counts, "
                       f"above {percent(limit, up=False)}; "
                       f"{max(1, math.ceil(errors / limit) - n)} more of them, without a "
                       "further abstention, would reach it")
     return missed
+
+
+def alpha_of(limits: Document | None, groups: int) -> Fraction:
+    """The error probability of each bound; with jointConfidence all of them share 1/20."""
+    return ONE_IN_20 / (3 * groups if limits and limits["jointConfidence"] else 1)
 
 
 def qualify(rows: list[Judged], limits: Document | None) -> Document:
@@ -2596,7 +2644,7 @@ def qualify(rows: list[Judged], limits: Document | None) -> Document:
     """
     keys = sorted({(row.criterion, row.slice) for row in rows},
                   key=lambda key: (key[0], key[1] or ""))
-    alpha = ONE_IN_20 / (3 * len(keys) if limits and limits["jointConfidence"] else 1)
+    alpha = alpha_of(limits, len(keys))
     groups, problems = [], []
     for key in keys:
         inside = [row for row in rows if (row.criterion, row.slice) == key and row.counted]
@@ -2738,8 +2786,8 @@ def passes(row: Document, unknown_passes: bool) -> bool:
 
 
 def family_differences(baseline: list[Document], candidate: list[Document],
-                       families: dict[str, str], baseline_unknown: bool,
-                       candidate_unknown: bool) -> dict[str, int]:
+                       families: dict[str, str], baseline_unknown: bool = False,
+                       candidate_unknown: bool = False) -> dict[str, int]:
     """By family: checks that the candidate passes minus those that the baseline passes, with
     unknowns of each arm counted as said."""
     result = dict.fromkeys(families.values(), 0)
@@ -2781,8 +2829,8 @@ def weigh(policy: Document, rows: dict[str, list[Document]],
     """The registered gates with every unknown resolved against the candidate, the reasons for a
     hold, and the finding. Pure."""
     before, after = rows["baselineHeldout"], rows["candidateHeldout"]
-    worst = family_differences(before, after, families, True, False)
-    best = family_differences(before, after, families, False, True)
+    worst = family_differences(before, after, families, baseline_unknown=True)
+    best = family_differences(before, after, families, candidate_unknown=True)
     p_worst = sign_flip(list(worst.values()))[0]
     p_mirrored = sign_flip([-change for change in best.values()])[0]
     won, lost = (sum(change * sign > 0 for change in worst.values()) for sign in (1, -1))
@@ -2846,6 +2894,8 @@ def power_sentences(families: int, limit: Fraction) -> list[str]:
         least += 1
     told = ["No test of chance is registered (maximumGainPValue 1): a gain may be luck."] if (
         limit == 1) else []
+    if not alpha:
+        return ["No outcome can reach p <= 0 (maximumGainPValue): this can only be a hold."]
     if families < least:
         return told + [f"With {families} families no outcome can reach p <= {p}. This run can "
                        "show regressions and examples; it cannot show an improvement. At least "
@@ -2892,6 +2942,11 @@ class Arm(NamedTuple):
     before: dict[str, "Arm"]     # the development arms that it stands on
 
     @property
+    def file(self) -> str:
+        """The name of its plan."""
+        return self.plan.file
+
+    @property
     def environment(self) -> Document:
         """The environment document of its policy."""
         return self.instruments[0].environment
@@ -2908,6 +2963,7 @@ class Tally:
     def __init__(self) -> None:
         self.rows: list[Document] = []
         self.run, self.judge = Sums(), Sums()
+        self.names: Parts = {}               # the receipts of its directory
         self.files: dict[str, str | None] = {}  # attempt -> hash of its terminal receipt
         self.call_ids: list[str] = []
         self.programs: set[str] = set()
@@ -2944,7 +3000,7 @@ def run_call(arm: Arm, case: Case) -> Call:
     return Call("run", arm.directory, f"{case.id}.run", {
         "variant": arm.plan["variant"], "split": arm.plan["split"], "caseId": case.id,
         "caseGroup": case.family, "sourceId": case.source,
-        "normalisedInputSha256": case.place.text}, binding(arm, case),
+        "normalisedInputSha256": case.place.input_sha256}, binding(arm, case),
         skill_prompt(name, case.task.document), arm.instruments[0], (name, arm.skill), None)
 
 
@@ -2987,13 +3043,16 @@ def sample_call(experiment: Experiment, plan: Bound, sample: Document, label: st
 
 CALIBRATED = {"label": VERDICT, "caseGroup": TEXT, "slice": OrNull(TEXT),
               "criterionSha256": SHA, "sampleId": ID,
-              "judgeIdentity": SHA, "pairSha256": SHA, **MOMENT}
+              "judgeIdentity": SHA, "pairSha256": SHA, **BOUND}
 RAN = {"caseGroup": TEXT, "sourceId": TEXT, "normalisedInputSha256": SHA, "variant": TEXT,
-       "split": TEXT, **MOMENT}
+       "split": TEXT, **BOUND}
+
+
+EVER = "9999"  # after every time
 
 
 class Foreign(NamedTuple):
-    """A pending receipt of another plan, believed only against the owner."""
+    """A pending receipt of another plan; what it says is not rebuilt."""
 
     file: str
     pending: Document
@@ -3001,36 +3060,44 @@ class Foreign(NamedTuple):
 
 
 def other_receipts(experiment: Experiment, purpose: str, own: set[str],
-                   until: str) -> Iterator[Foreign]:
+                   until: str = EVER) -> Iterator[Foreign]:
     """Pending receipts of a purpose outside the given directories, created no later than a
     time."""
     shape = CALIBRATED if purpose == "calibrate" else RAN
     for directory in receipt_directories(experiment.root):
         names = receipt_names(experiment.root, directory) if directory not in own else {}
         for stem, parts in sorted(names.items()):
-            if f".{purpose}." in stem and "pending.json" in parts:
+            if stem.rsplit(".", 2)[1] == purpose and "pending.json" in parts:
                 file = f"{directory}/{stem}"
                 pending, raw = read_receipt(experiment.root, f"{file}.pending.json", shape)
                 if pending["createdAtUtc"] <= until:
                     yield Foreign(file, pending, sha256(raw))
 
 
-def foreign_terminal(experiment: Experiment, receipt: Foreign) -> Document:
-    """The terminal of another plan's call. One without, and one that says unserved while its
-    own output does not, count as unknown."""
+def foreign_terminal(experiment: Experiment, receipt: Foreign, until: str) -> Document:
+    """The terminal of another plan's call: unknown without one by `until`, and where it says
+    unserved while its own output does not. Refuses a verdict that its output does not hold."""
     file, unknown = f"{receipt.file}.terminal.json", {"status": "error", "verdict": "unknown"}
     if not os.path.lexists(os.path.join(experiment.root, file)):
         return unknown
     terminal, _ = read_receipt(experiment.root, file, {
-        "pendingSha256": SHA, "status": TEXT, "stdoutSha256": SHA})
+        "pendingSha256": SHA, "status": TEXT, "stdoutSha256": SHA, "completedAtUtc": STAMP})
     if terminal["pendingSha256"] != receipt.sha256:
         raise Refused(f"{file}: belongs to another pending receipt; restore it")
-    if terminal["status"] != "unserved":
-        return terminal if terminal.get("verdict") in VERDICTS else {**terminal, **unknown}
+    if terminal["completedAtUtc"] > until:
+        return unknown
     stdout = read_stream(experiment.root, f"{receipt.file}.stdout")
     answer = read_answer(stdout, receipt.pending["callId"])
-    proven = sha256(stdout) == terminal["stdoutSha256"] and answer and unserved_reason(answer)
-    return terminal if proven else unknown
+    if terminal["status"] == "unserved":
+        same = sha256(stdout) == terminal["stdoutSha256"]
+        return terminal if same and answer and unserved_reason(answer) else unknown
+    if "verdict" not in terminal or terminal["status"] != "ok":
+        return {**terminal, **unknown}
+    reply = answer and answer.result.get("structured_output")
+    if not valid_reply(reply) or reply["verdict"] != terminal["verdict"]:
+        raise Refused(f"{file}: its verdict is not that of {receipt.file}.stdout; restore the "
+                      "one that changed")
+    return terminal
 
 
 def labels_of(plan: Bound) -> tuple[dict[str, str], list[str]]:
@@ -3106,12 +3173,12 @@ def sample_calls(experiment: Experiment, plan: Bound) -> tuple[list[Call], list[
 
 def refuse_strays(plan: Bound, names: Parts, used: set[str]) -> None:
     """Refuses receipts in a plan's result directory that are not of its calls."""
-    stray = [stem for stem, parts in sorted(names.items()) if parts & {
-        "pending.json", "terminal.json"} and f"{plan['resultDir']}/{stem}" not in used]
+    stray = [stem for stem, parts in sorted(names.items())
+             if parts & RECEIPT_PARTS and f"{plan['resultDir']}/{stem}" not in used]
     if stray:
         raise Refused(*(f"{plan['resultDir']}/{stem}: a receipt of no call of {plan.file}, or "
-                        "after a gap; a result directory belongs to one "
-                        "plan" for stem in stray[:20]))
+                        "after a gap; a result directory belongs to one plan"
+                        for stem in stray[:20]))
 
 
 def without_notes(value: Any) -> Any:
@@ -3155,7 +3222,7 @@ def calibration_document(experiment: Experiment, plan: Bound, approval: Bound) -
     rows = judged_samples(
         calls, terminals, {sample["id"] for sample in plan["samples"]
                            if "adjudication" in sample},
-        [(receipt.pending, foreign_terminal(experiment, receipt))
+        [(receipt.pending, foreign_terminal(experiment, receipt, issued))
          for receipt in earlier])
     limits = plan.document.get("qualification")
     people = {sample["id"]: people_of(sample) for sample in plan["samples"]}
@@ -3182,12 +3249,10 @@ def calibration_of(experiment: Experiment, policy: Bound) -> Calibration | None:
         return None
     bound = experiment.at(policy, "calibration")
     experiment.settle()
-    if ("calibration", bound.file) not in experiment.built:
-        document = calibration_document(experiment, experiment.at(bound, "calibrationPlan"),
-                                        experiment.at(bound, "calibrationApproval"))
-        same_document(bound, document)
-        experiment.built["calibration", bound.file] = Calibration(bound.sha256, document)
-    return experiment.built["calibration", bound.file]
+    document = calibration_document(experiment, experiment.at(bound, "calibrationPlan"),
+                                    experiment.at(bound, "calibrationApproval"))
+    same_document(bound, document)
+    return Calibration(bound.sha256, document)
 
 
 def same_document(bound: Bound, document: Document) -> None:
@@ -3214,9 +3279,11 @@ def lapse(root: str, calibration: Calibration, now: datetime) -> str | None:
     return "expired" if now >= parse_utc(calibration.document["expiresAtUtc"]) else None
 
 
-def policy_problems(experiment: Experiment, policy: Bound,
-                    calibration: Calibration | None) -> None:
-    """Note every disagreement of a policy, its inventories and its calibration; every leak."""
+@once
+def checked_policy(experiment: Experiment, policy: Bound) -> Calibration | None:
+    """The calibration of a policy. Refuses a policy that does not agree with it or with its
+    inventories, and every leak."""
+    calibration = calibration_of(experiment, policy)
     problems, places = experiment.problems, {"development": [], "heldout": []}
     if policy["skillName"] in BUILT_IN_SKILLS:
         problems.append(f"{policy.file}: $.skillName: {policy['skillName']} is built into the "
@@ -3242,6 +3309,10 @@ def policy_problems(experiment: Experiment, policy: Bound,
         problems += [f"leakage: {text}" for text in overlaps(samples, heldout + retired)]
         experiment.warnings += [f"calibration shares with development: {text}"
                                 for text in overlaps(samples, development)]
+        experiment.later(f"{policy.file}: $.approvedAtUtc", policy["approvedAtUtc"],
+                         calibration.document["issuedAtUtc"], "the calibration")
+    experiment.settle()
+    return calibration
 
 
 def places_of(experiment: Experiment, inventories: list[dict[str, str]]) -> list[Place]:
@@ -3285,23 +3356,15 @@ def coverage_problems(experiment: Experiment, policy: Bound, calibration: Calibr
                 else "its criterion has other bytes than those calibrated"))
 
 
+@once
 def arm_of(experiment: Experiment, plan: Bound) -> Arm:
     """A plan with its whole chain: every earlier document loaded, every earlier score rebuilt.
 
     Refuses whatever does not fit together.
     """
-    if ("arm", plan.file) in experiment.built:
-        return experiment.built["arm", plan.file]
     experiment.settle()
     policy = experiment.at(plan, "policy")
-    calibration = calibration_of(experiment, policy)
-    if ("policy", policy.file) not in experiment.built:
-        policy_problems(experiment, policy, calibration)
-        experiment.settle()
-        if calibration:
-            experiment.later(f"{policy.file}: $.approvedAtUtc", policy["approvedAtUtc"],
-                             calibration.document["issuedAtUtc"], "the calibration")
-        experiment.built["policy", policy.file] = True
+    calibration = checked_policy(experiment, policy)
     heldout = plan["split"] == "heldout"
     inventory = experiment.at(policy, "heldoutCases" if heldout else "developmentCases")
     if inventory.document is None:
@@ -3315,13 +3378,10 @@ def arm_of(experiment: Experiment, plan: Bound) -> Arm:
     before = predecessors(experiment, plan, policy)
     heldout_cases = experiment.at(policy, "heldoutCases")
     if plan["variant"] == "candidate" and before and heldout_cases.document:
-        old = before["baselineDevelopment"].skill
-        key = "leaks", sha256(skill) + sha256(old), heldout_cases.sha256
-        if key not in experiment.built:
-            experiment.built[key] = candidate_leaks(skill, old, cases_of(experiment,
-                                                                        heldout_cases))
-        experiment.problems += [f"leakage: {leak}" for leak in experiment.built[key][0]]
-    taken = {other.directory: other.plan.file for other in before.values()}
+        leaks, _ = candidate_leaks(skill, before["baselineDevelopment"].skill,
+                                   cases_of(experiment, heldout_cases))
+        experiment.problems += [f"leakage: {leak}" for leak in leaks]
+    taken = {other.directory: other.file for other in before.values()}
     if calibration:
         judge_plan = experiment.at(calibration.document, "calibrationPlan")
         taken[judge_plan["resultDir"]] = judge_plan.file
@@ -3330,11 +3390,9 @@ def arm_of(experiment: Experiment, plan: Bound) -> Arm:
                                    f"own, got that of {taken[plan['resultDir']]}")
     experiment.settle()
     environment = experiment.at(policy, "environment").document
-    arm = Arm(plan["variant"] + plan["split"].capitalize(), plan, policy,
-              (instrument_of(environment, False), instrument_of(environment, True)),
-              cases_of(experiment, inventory), skill, calibration, before)
-    experiment.built["arm", plan.file] = arm
-    return arm
+    return Arm(plan["variant"] + plan["split"].capitalize(), plan, policy,
+               (instrument_of(environment, False), instrument_of(environment, True)),
+               cases_of(experiment, inventory), skill, calibration, before)
 
 
 def predecessors(experiment: Experiment, plan: Bound, policy: Bound) -> dict[str, Arm]:
@@ -3352,7 +3410,7 @@ def predecessors(experiment: Experiment, plan: Bound, policy: Bound) -> dict[str
     experiment.expect(f"{plan.file}: $.skillSha256", skill, plan["skillSha256"],
                       f"the Skill approved in {given.file}; a revised one is a new candidate")
     experiment.expect(f"{plan.file}: $.policy.sha256", earlier.policy.sha256, policy.sha256,
-                      f"the policy of {earlier.plan.file}: all four plans have one")
+                      f"the policy of {earlier.file}: all four plans have one")
     return {**earlier.before, earlier.name: earlier}
 
 
@@ -3369,7 +3427,7 @@ def approved_arm(experiment: Experiment, given: Bound) -> Arm:
     experiment.expect(f"{given.file}: $.{score}", tally.score_sha256, given[score],
                       f"look at {arm.directory}/score.json and approve again")
     experiment.later(f"{given.file}: $.approvedAtUtc", given["approvedAtUtc"], tally.last,
-                     f"the last receipt of {arm.plan.file}")
+                     f"the last receipt of {arm.file}")
     if diagnosis:
         if given["candidateSkillSha256"] == arm.plan["skillSha256"]:
             experiment.warnings.append(f"{given.file}: $.candidateSkillSha256: is the "
@@ -3395,7 +3453,7 @@ def unlock_problems(experiment: Experiment, given: Bound, candidate: Arm) -> Non
     before = settled(experiment, candidate.before["baselineDevelopment"]).rows
     families = {case.id: case.place.family for case in candidate.cases}
     worse = [name for name, change in family_differences(
-        before, after, families, True, False).items() if change < 0]
+        before, after, families, baseline_unknown=True).items() if change < 0]
     critical = [f"{row['caseId']}.{row['testId']}" for row in after
                 if row["critical"] and row["verdict"] != "pass"]
     shows = [f"{what}: {', '.join(names[:10])}" for what, names in (
@@ -3416,7 +3474,7 @@ def replay(experiment: Experiment, arm: Arm) -> Tally:
     Refuses, naming every case, broken bindings, and receipts that belong to no call.
     """
     tally, problems, allowed = Tally(), [], arm.environment["unservedAttempts"]
-    names = receipt_names(experiment.root, arm.directory)
+    names = tally.names = receipt_names(experiment.root, arm.directory)
     tally.stored = stored_score(experiment, arm)
     timeouts = saved_timeouts(tally.stored)
     usable = bool(arm.calibration and arm.calibration.usable)
@@ -3433,8 +3491,8 @@ def replay(experiment: Experiment, arm: Arm) -> Tally:
         tally.add(case, run, judged)
         tally.rows += rows
         if next_number(run, allowed):
-            tally.possible.append(f"run {arm.plan.file} --case {case.id}")
-        tally.possible += [f"judge {arm.plan.file} --case {case.id} --test {row['testId']}"
+            tally.possible.append(f"run {arm.file} --case {case.id}")
+        tally.possible += [f"judge {arm.file} --case {case.id} --test {row['testId']}"
                            for row in rows if row["reason"] == "not-called" and answered(run)
                            and next_number(judged.get(row["testId"], []), allowed)]
     if problems:
@@ -3496,32 +3554,32 @@ def score_agrees(arm: Arm, tally: Tally) -> None:
                       else refusal.problems) from None
 
 
+@once
 def settled(experiment: Experiment, arm: Arm) -> Tally:
     """The tally of a plan whose score exists and is what its receipts give."""
-    if ("tally", arm.plan.file) not in experiment.built:
-        tally, file = replay(experiment, arm), f"{arm.directory}/score.json"
-        if tally.stored is None:
-            raise Refused(f"{file}: missing; score {arm.plan.file} writes it")
-        score_agrees(arm, tally)
-        tally.score_sha256, tally.stored, tally.files = sha256(tally.stored), b"", {}
-        tally.rows = [{name: row[name] for name in (
-            "caseId", "testId", "kind", "critical", "verdict", "reason")} for row in tally.rows]
-        experiment.built["tally", arm.plan.file] = tally
-    return experiment.built["tally", arm.plan.file]
+    tally, file = replay(experiment, arm), f"{arm.directory}/score.json"
+    if tally.stored is None:
+        raise Refused(f"{file}: missing; score {arm.file} writes it")
+    score_agrees(arm, tally)
+    tally.score_sha256 = sha256(tally.stored)
+    tally.stored, tally.files, tally.names = b"", {}, {}  # only rows and sums are kept
+    tally.rows = [{name: row[name] for name in (
+        "caseId", "testId", "kind", "critical", "verdict", "reason")} for row in tally.rows]
+    return tally
 
 
-def exposures(experiment: Experiment, cases: list[Case],
-              receipts: list[Foreign]) -> Iterator[str]:
+def exposures(experiment: Experiment, cases: list[Case], receipts: list[Foreign],
+              until: str) -> Iterator[str]:
     """Held-out cases whose input, family or source a Skill run of another plan has seen."""
     known = [{getattr(case.place, part): case.id for case in cases}
-             for part in ("text", "family", "source")]
+             for part in ("input_sha256", "family", "source")]
     for receipt in receipts:
         seen = (receipt.pending["normalisedInputSha256"],
                 normalise(receipt.pending["caseGroup"]),
                 normalise(receipt.pending["sourceId"]))
         hits = [(what, place[value]) for what, place, value in zip(
             ("input", "family", "source"), known, seen, strict=True) if value in place]
-        if hits and foreign_terminal(experiment, receipt)["status"] != "unserved":
+        if hits and foreign_terminal(experiment, receipt, until)["status"] != "unserved":
             yield (f"held-out case {hits[0][1]} is exposed: {receipt.file}.pending.json has "
                    f"its {hits[0][0]}")
 
@@ -3563,16 +3621,16 @@ def comparison_document(experiment: Experiment, arms: dict[str, Arm], revoked: l
         for row in rows["candidateHeldout"]]
     arm, before = arms["candidateHeldout"], arms["baselineHeldout"]
     families = {case.id: case.place.family for case in arm.cases}
+    last = max(tally.last for tally in tallies.values())
     others = list(other_receipts(experiment, "run", {one.directory for one in arms.values()},
-                                 max(tally.last for tally in tallies.values())))
+                                 last))
     weighed = weigh(arm.policy.document, rows, families)
-    reasons = [*weighed.pop("reasons"), *exposures(experiment, arm.cases, others),
+    reasons = [*weighed.pop("reasons"), *exposures(experiment, arm.cases, others, last),
                *judge_doubts(arm.calibration, revoked)]
     tried = {receipt.pending["bound"].get("skillSha256") for receipt in others
              if (receipt.pending["variant"] == "candidate"
                  and receipt.pending["split"] == "development")}
-    _, notes = experiment.built["leaks", sha256(arm.skill) + sha256(before.skill),
-                                arm.policy["heldoutCases"]["sha256"]]
+    _, notes = candidate_leaks(arm.skill, before.skill, arm.cases)
     return {
         "kind": "comparison", "evidenceKind": evidence_kind(arm),
         "status": "hold" if reasons else "eligible-for-manual-review",
@@ -3584,7 +3642,7 @@ def comparison_document(experiment: Experiment, arms: dict[str, Arm], revoked: l
         "baselineSkillSha256": sha256(before.skill), "candidateSkillSha256": sha256(arm.skill),
         **weighed,
         "heldout": {"families": family_result(family_differences(
-            rows["baselineHeldout"], rows["candidateHeldout"], families, False, False)),
+            rows["baselineHeldout"], rows["candidateHeldout"], families)),
             **split_result(rows, "Heldout")},
         "development": split_result(rows, "Development"), **expenses(tallies, rows),
         "judge": arm.calibration and {name: arm.calibration.document[name] for name in (
@@ -3675,7 +3733,8 @@ def decision_document(experiment: Experiment, comparison: Bound, decision: Bound
     experiment.late.clear()  # those of the chain stand in the comparison
     experiment.later(f"{decision.file}: $.decidedAtUtc", decision["decidedAtUtc"],
                      max(tally.last for tally in tallies), "the last receipt")
-    rows = {(row["caseId"], row["testId"]): row for row in tallies[3].rows}
+    rows = {(row["caseId"], row["testId"]): row
+            for row in settled(experiment, arms["candidateHeldout"]).rows}
     reviews = {(item["caseId"], item["testId"]): item["verdict"]
                for item in decision.document.get("humanReview", [])}
     problems += [f"{decision.file}: $.humanReview: expected a judge check of the held-out "
@@ -3724,16 +3783,16 @@ def printable(line: str) -> str:
     return re.sub(steering, lambda match: ascii(match[0])[1:-1], line)
 
 
-def say(*lines: str) -> None:
-    """Print results to standard output."""
-    for line in lines:
-        print(printable(line))
+def say(*lines: str, stream: Any = None) -> None:
+    """Print results to standard output; a reader that went away does not matter."""
+    with contextlib.suppress(BrokenPipeError):
+        for line in lines:
+            print(printable(line), file=stream or sys.stdout, flush=True)
 
 
 def note(*lines: str) -> None:
     """Print what is not a result to standard error."""
-    for line in lines:
-        print(printable(line), file=sys.stderr, flush=True)
+    say(*lines, stream=sys.stderr)
 
 
 def next_step(words: str) -> None:
@@ -3744,6 +3803,12 @@ def next_step(words: str) -> None:
 def warn(experiment: Experiment) -> None:
     """Print the warnings, each once."""
     note(*(f"warning: {text}" for text in dict.fromkeys(experiment.warnings)))
+
+
+def stored(output: str, new: bool, document: Document) -> str:
+    """Where a result stands, and its hash."""
+    return (f"{output} {'written' if new else 'exists already, the same'}; hash "
+            f"{sha256(canonical(document))}")
 
 
 def capped(lines: list[str], most: int = 20) -> list[str]:
@@ -3840,8 +3905,7 @@ class Progress:
             note(line)
 
 
-def perform(experiment: Experiment, options: argparse.Namespace, calling: Calling, work: Work,
-            repeat: str, then: str) -> int:
+def perform(options: argparse.Namespace, calling: Calling, work: Work, then: str) -> int:
     """Make the calls of a command and say what became of them; the exit status.
 
     Spends: money. Refuses when nothing could be done.
@@ -3869,10 +3933,11 @@ def perform(experiment: Experiment, options: argparse.Namespace, calling: Callin
             ("running", "another command is at it"),
             ("waiting", "its CLI still runs; fuser names the process"),
             ("interrupted", "its program is gone; repeating the command closes it")):
-        say(*(f"{state}: {left.file}.stdout: {meaning}" for _, left in work.open[state]))
+        say(*(f"{state}: {made[-1].file}.stdout: {meaning}" for _, made in work.open[state]))
     say(*ledger_lines(calling.ledger, work.not_called))
     unfinished = work.todo or work.again or any(
         left for state, left in work.open.items() if state != "uncertain")
+    repeat = "$" + shlex.join(options.words)
     next_step(repeat if unfinished or work.open["uncertain"] or calling.interrupts else then)
     if calling.interrupts:
         return INTERRUPTED
@@ -3922,7 +3987,7 @@ def cmd_check(options: argparse.Namespace) -> int:
     warn(experiment)
     experiment.problems += [] if experiment.problems else experiment.late
     experiment.settle()
-    say(f"no problem in {len(experiment.bound)} files", *told)
+    say(f"no problem in {len({file for file, _ in experiment.bound})} files", *told)
     words = AFTER_CHECK.get(bounds[-1].kind, "go on with the next document")
     next_step(words.replace("FILE", options.documents[-1]))
     return DONE
@@ -3949,8 +4014,7 @@ def check_environment(_: Experiment, environment: Bound) -> list[str]:
 
 def check_policy(experiment: Experiment, policy: Bound) -> list[str]:
     """What a policy costs and can show."""
-    policy_problems(experiment, policy, calibration_of(experiment, policy))
-    experiment.settle()
+    checked_policy(experiment, policy)
     environment = experiment.at(policy, "environment")
     told = check_environment(experiment, environment)
     for field in ("developmentCases", "heldoutCases"):
@@ -3972,10 +4036,10 @@ def check_policy(experiment: Experiment, policy: Bound) -> list[str]:
 
 def heldout_sentences(experiment: Experiment, policy: Bound, cases: list[Case]) -> list[str]:
     """What a policy's held-out set can show; warns of cases that were seen already."""
-    others = [receipt for receipt in other_receipts(experiment, "run", set(), "9")
+    others = [receipt for receipt in other_receipts(experiment, "run", set())
               if receipt.pending["bound"].get("policySha256") != policy.sha256]
     experiment.warnings += [f"{text}; such a held-out result can only be a hold"
-                            for text in exposures(experiment, cases, others)]
+                            for text in exposures(experiment, cases, others, EVER)]
     critical = sum(test.critical for case in cases for test in case.tests)
     survive = Fraction(98, 100) ** min(critical, 1_000)
     return power_sentences(len({case.place.family for case in cases}),
@@ -3988,7 +4052,7 @@ def cost_sentences(what: str, environment: Document, runs: int, judgments: int) 
     """Calls, worst-case cost and time."""
     worst = total((runs * decimal_of(environment["budgetUsd"]),
                    judgments * decimal_of(environment["judgeBudgetUsd"])))
-    minutes = (runs + judgments) * environment["timeoutSeconds"] // 60
+    minutes = -(-(runs + judgments) * environment["timeoutSeconds"] // 60)
     return [f"{what}: {runs} Skill calls and {judgments} judge calls; worst case "
             f"{money(worst)} USD and {minutes} minutes at one call at a time.",
             "A budget below ten times what a call usually costs throws paid answers away."]
@@ -4000,11 +4064,12 @@ def check_calibration_plan(experiment: Experiment, plan: Bound) -> list[str]:
     labels, _ = labels_of(plan)
     groups = collections.Counter((sample["criterion"]["file"], sample.get("slice") or "-",
                                   labels[sample["id"]]) for sample in plan["samples"])
+    alpha = alpha_of(plan.document.get("qualification"), len({key[:2] for key in groups}))
     environment = experiment.at(plan, "environment")
     told = check_environment(experiment, environment)
     return told + cost_sentences(plan.file, environment.document, 0, len(labels)) + [
         f"{criterion}, slice {part}: {count} samples labelled {label}: without an error the "
-        f"bound would be {percent(upper_bound(0, count))}"
+        f"bound would be {percent(upper_bound(0, count, alpha))}"
         for (criterion, part, label), count in sorted(groups.items())]
 
 
@@ -4027,7 +4092,7 @@ def check_diagnosis(experiment: Experiment, diagnosis: Bound) -> list[str]:
     """What a diagnosis approves."""
     arm = approved_arm(experiment, diagnosis)
     return [f"{diagnosis.file}: {len(diagnosis['observedFailures'])} failures of "
-            f"{arm.plan.file}; the candidate with SKILL.md {diagnosis['candidateSkillSha256']} "
+            f"{arm.file}; the candidate with SKILL.md {diagnosis['candidateSkillSha256']} "
             "may be developed"]
 
 
@@ -4070,7 +4135,7 @@ def cmd_calibrate_run(options: argparse.Namespace) -> int:
     for call, attempts in zip(calls, made, strict=True):
         work.add(call, attempts)
     calling = calling_for(experiment, options, calls[0].environment, True, lambda: None)
-    return perform(experiment, options, calling, work, f"$calibrate-run {options.document}",
+    return perform(options, calling, work,
                    "read every verdict against its source, write calibration-approval.json "
                    f"with the receipts' hashes, then: $calibrate-finalize {options.document} "
                    "calibration-approval.json")
@@ -4090,8 +4155,7 @@ def cmd_calibrate_finalize(options: argparse.Namespace) -> int:
     warn(experiment)
     say(f"{synthetic(document, 'labelKind')}{document['status']} ({document['rule']}), attempt "
         f"{document['attemptNumber']} of this criterion, {document['attackSamples']} samples "
-        f"that try to talk the judge round; {output} "
-        f"{'written' if new else 'exists already, the same'}")
+        "that try to talk the judge round", stored(output, new, document))
     if not document["registeredLimits"]:
         say("Three samples exclude only error rates above 95 %: accepted, not qualified.")
     for group in document["groups"]:
@@ -4100,7 +4164,7 @@ def cmd_calibrate_finalize(options: argparse.Namespace) -> int:
         next_step("this judge may not judge; add independent samples, or change the judge, in "
                   "a new calibration plan: $check NEW-PLAN")
         return HOLD
-    next_step(f"bind {sha256(canonical(document))} in policy.json, then: $check policy.json")
+    next_step("bind this hash in policy.json, then: $check policy.json")
     return DONE
 
 
@@ -4111,9 +4175,9 @@ def calibration_lines(group: Document, limits: Document | None) -> list[str]:
         lines.append(f"  {label:8}" + ", ".join(f"{count:4} {word}" for word,
                                                 count in row.items()))
     joint = limits and limits["jointConfidence"]
-    lines.append("  Joint 95 % bounds (Bonferroni):" if joint else
-                 "  One-sided 95 % upper bounds, each for its own class; all three together "
-                 "hold at least 85 % of the time:")
+    lines.append("  Joint 95 % bounds of the three error classes (Bonferroni):" if joint else
+                 "  One-sided 95 % upper bounds, each for its own class; all three error "
+                 "classes together hold at least 85 % of the time:")
     for name, words in (("falsePass", "false pass"), ("falseBlock", "false block"),
                         ("unsupportedPass", "unsupported pass"), ("abstention", "abstention")):
         told = group[name]
@@ -4133,11 +4197,14 @@ def arms_for_calls(options: argparse.Namespace) -> tuple[Experiment, list[Arm]]:
     pair = len(arms) == 2 and arms[0].name != arms[1].name and None not in unlocks
     if len(arms) > 1 and not (pair and unlocks[0] == unlocks[1]):
         raise Refused("expected one plan, or the two held-out plans of one unlock, got "
-                      + ", ".join(f"{arm.plan.file} ({arm.name})" for arm in arms))
-    known = {case.id for case in arms[0].cases}
-    if wrong := sorted(set(options.case or ()) - known):
-        raise Refused(*(f"--case {name}: expected a case of {arms[0].plan.file}"
-                        for name in wrong))
+                      + ", ".join(f"{arm.file} ({arm.name})" for arm in arms))
+    cases = arms[0].cases
+    judged = {test.id for case in cases for test in case.tests if test.kind == "judge"}
+    for option, given, known in (("--case", options.case, {case.id for case in cases}),
+                                 ("--test", getattr(options, "test", None), judged)):
+        experiment.problems += [f"{option} {name}: expected one of {arms[0].file}"
+                                for name in sorted(set(given or ()) - known)]
+    experiment.settle()
     experiment.settle_times()
     if repeated(arm.directory for arm in arms):
         raise Refused(f"{arms[1].plan.file}: $.resultDir: expected a directory of its own, got "
@@ -4145,7 +4212,7 @@ def arms_for_calls(options: argparse.Namespace) -> tuple[Experiment, list[Arm]]:
     for arm in arms:
         refuse_foreign(experiment, arm)
         if stored_score(experiment, arm) is not None and settled(experiment, arm).possible:
-            raise Refused(f"{arm.plan.file}: its score exists; a scored plan accepts no "
+            raise Refused(f"{arm.file}: its score exists; a scored plan accepts no "
                           "further call: start a new plan")
     return experiment, arms
 
@@ -4154,17 +4221,17 @@ def refuse_foreign(experiment: Experiment, arm: Arm) -> None:
     """Refuses a result directory of another plan, and judgments whose run is gone: it would be
     made again."""
     names = receipt_names(experiment.root, arm.directory)
-    orphans = [stem for stem in sorted(names) if ".judge." in stem
+    orphans = [stem for stem in sorted(names) if stem.rsplit(".", 2)[1] == "judge"
                and f"{stem.split('.')[0]}.run.1" not in names]
     if orphans:
         raise Refused(f"{arm.directory}/{orphans[0]}: judges a run whose receipts are gone; "
                       "restore them, a run is not made again")
     for stem in [stem for stem, parts in sorted(names.items()) if "pending.json" in parts][:1]:
         file = f"{arm.directory}/{stem}.pending.json"
-        pending, _ = read_receipt(experiment.root, file, MOMENT)
+        pending, _ = read_receipt(experiment.root, file, BOUND)
         experiment.expect(f"{file}: bound planSha256", arm.plan.sha256,
                           pending["bound"].get("planSha256"),
-                          f"{arm.plan.file} needs a resultDir of its own")
+                          f"{arm.file} needs a resultDir of its own")
     experiment.settle()
 
 
@@ -4184,10 +4251,10 @@ def refuse_exposed(experiment: Experiment, arms: list[Arm]) -> None:
         if arm.plan["split"] == "heldout":
             unlock = arm.plan["heldoutUnlock"]["sha256"]
             others = [receipt for receipt in other_receipts(
-                experiment, "run", {one.directory for one in arms}, "9")
+                experiment, "run", {one.directory for one in arms})
                 if receipt.pending["bound"].get("heldoutUnlockSha256") != unlock
                 or receipt.pending["variant"] == arm.plan["variant"]]
-            if seen := list(exposures(experiment, arm.cases, others)):
+            if seen := list(exposures(experiment, arm.cases, others, EVER)):
                 raise Refused(*seen)
 
 
@@ -4206,7 +4273,7 @@ def cmd_run(options: argparse.Namespace) -> int:
     documents = " ".join(options.documents)
     judged = any(test.kind == "judge" for case in arms[0].cases for test in case.tests)
     then = f"$judge {documents}" if judged else score_steps(options)
-    return perform(experiment, options, calling, work, f"$run {documents}",
+    return perform(options, calling, work,
                    f"$run {documents}" if options.case else then)
 
 
@@ -4222,10 +4289,6 @@ def cmd_judge(options: argparse.Namespace) -> int:
     if calibration is None:
         raise Refused(f"{arms[0].policy.file}: $.calibration: null: this policy has no judge "
                       "tests")
-    known = {test.id for case in arms[0].cases for test in case.tests if test.kind == "judge"}
-    if wrong := sorted(set(options.test or ()) - known):
-        raise Refused(*(f"--test {name}: expected a judge test of {arms[0].plan.file}"
-                        for name in wrong))
     work, missing = Work(experiment.root, options.elsewhere_ended), 0
     names = {arm.directory: receipt_names(experiment.root, arm.directory) for arm in arms}
     for arm, case in alternating(arms, options.case):
@@ -4239,8 +4302,9 @@ def cmd_judge(options: argparse.Namespace) -> int:
                 call = judge_call(arm, case, test, run[-1])
                 if not too_large(call.prompt):
                     work.add(call, read_attempts(experiment.root, call, names[arm.directory]))
-    # A run that was interrupted is closed now, and judged when the command is repeated.
-    work.again += sum(call.purpose == "run" for call, _ in work.open["interrupted"])
+    # A run that another command left is closed now, and judged when this one is repeated.
+    work.again += sum(call.purpose == "run" for state in ("interrupted", "waiting")
+                      for call, _ in work.open[state])
     if missing and not (work.todo or work.closed or any(work.open.values())):
         raise Refused(f"{options.documents[0]}: no Skill run to judge; run {documents} makes "
                       "them")
@@ -4249,7 +4313,7 @@ def cmd_judge(options: argparse.Namespace) -> int:
     calling = calling_for(experiment, options, arms[0].environment, True,
                           lambda: lapse(experiment.root, calibration, utc_now()))
     then = f"$judge {documents}" if options.case or options.test else score_steps(options)
-    return perform(experiment, options, calling, work, f"$judge {documents}",
+    return perform(options, calling, work,
                    f"$run {documents}" if missing else then)
 
 
@@ -4272,10 +4336,13 @@ def cmd_score(options: argparse.Namespace) -> int:
     arm = arm_of(experiment, named(experiment, file, "plan"))
     tally = replay(experiment, arm)
     document, output = score_document(arm, tally), f"{arm.directory}/score.json"
-    if tally.stored is None:
-        refuse_unfinished(options, tally, document["accounting"]["notCalled"])
     if new := tally.stored is None:
-        publish_result(experiment.root, output, document)
+        refuse_unfinished(options, tally, document["accounting"]["notCalled"])
+        with experiment_lock(experiment.root):
+            if receipt_names(experiment.root, arm.directory) != tally.names:
+                raise Refused(f"{arm.directory}: another command makes calls; score when it "
+                              "has ended")
+            publish_result(experiment.root, output, document)
     else:
         score_agrees(arm, tally)
     warn(experiment)
@@ -4283,14 +4350,12 @@ def cmd_score(options: argparse.Namespace) -> int:
     say(f"{synthetic(document)}{arm.plan['variant']} {arm.plan['split']}: {told['passed']} of "
         f"{told['total']} checks passed, {told['failed']} failed, {told['unknown']} unknown",
         *(f"  unknown: {count} {reason}" for reason, count in told["unknownReasons"].items()))
-    names = {id(row): f"{row['caseId']}.{row['testId']}" for row in document["rows"]}
-    say(*capped([f"  {row['verdict']:8}{row['kind']:13}{names[id(row)][:38]:39}"
+    say(*capped([f"  {row['verdict']:8}{row['kind']:13}"
+                 + f"{row['caseId']}.{row['testId']}"[:38].ljust(39)
                  + (row["reason"] or ("critical" if row["critical"] else ""))
                  for row in document["rows"] if row["verdict"] != "pass"]))
     say(f"accounting: {money_told['status']}; known {money_told['knownUsd']} USD, "
-        f"{money_told['unknownCalls']} of unknown cost",
-        f"{output} {'written' if new else 'exists already, the same'}; hash "
-        f"{sha256(canonical(document))}")
+        f"{money_told['unknownCalls']} of unknown cost", stored(output, new, document))
     next_step(AFTER_SCORE[arm.name])
     return HOLD if told["unknown"] else DONE
 
@@ -4336,9 +4401,7 @@ def cmd_compare(options: argparse.Namespace) -> int:
                               arms[name].plan.reference, "use --output NAME for a second one")
         experiment.settle()
     warn(experiment)
-    say(*comparison_lines(document),
-        f"{output} {'written' if new else 'exists already, the same'}; hash "
-        f"{sha256(canonical(document))}")
+    say(*comparison_lines(document), stored(output, new, document))
     next_step(f"read the outputs, write decision.json with this hash, then: $decide {output} "
               "decision.json")
     return HOLD if document["status"] == "hold" else DONE
@@ -4409,8 +4472,8 @@ def cmd_decide(options: argparse.Namespace) -> int:
     decision = named(experiment, files[1], "decision")
     document = decision_document(experiment, comparison, decision)
     output = f"{decision.file.removesuffix('.json')}-receipt.json"
-    plan = comparison["plans"]["candidateHeldout"]["file"]
-    calibration = experiment.built["arm", plan].calibration
+    calibration = arm_of(experiment, experiment.at(comparison["plans"],
+                                                   "candidateHeldout")).calibration
     old = os.path.lexists(os.path.join(experiment.root, output))
     if calibration and document["decision"] == "accept" and not old:
         if lapsed := lapse(experiment.root, calibration, experiment.now):
@@ -4418,9 +4481,8 @@ def cmd_decide(options: argparse.Namespace) -> int:
     new = publish_result(experiment.root, output, document)
     note(*(f"warning: {text}" for text in document["contradictoryTimes"]))
     say(f"{synthetic(document)}{document['decision']} by {document['owner']}; "
-        f"{document['humanReview']}",
-        f"{output} {'written' if new else 'exists already, the same'}; publish this hash: "
-        f"{sha256(canonical(document))}", "Nothing is installed or activated.")
+        f"{document['humanReview']}", f"publish this: {stored(output, new, document)}",
+        "Nothing is installed or activated.")
     next_step(f"$verify {os.path.join(os.path.dirname(options.decision), output)}")
     return DONE
 
@@ -4494,12 +4556,12 @@ COMMANDS: list[tuple[str, Callable[[argparse.Namespace], int], dict[str, Documen
 
 def parser() -> argparse.ArgumentParser:
     """The command line, from the table."""
-    top = argparse.ArgumentParser(prog="eval_loop.py", description=__doc__.split("\n\n")[0],
-                                  epilog=EXIT_STATUSES,
-                                  formatter_class=argparse.RawTextHelpFormatter)
+    top = argparse.ArgumentParser(
+        prog="eval_loop.py", description=(__doc__ or "").split("\n\n")[0],
+        epilog=EXIT_STATUSES, formatter_class=argparse.RawTextHelpFormatter)
     commands = top.add_subparsers(required=True, metavar="COMMAND")
     for name, function, settings in COMMANDS:
-        words = " ".join(function.__doc__.split())
+        words = " ".join((function.__doc__ or name).split())
         command = commands.add_parser(name, help=words, description=words)
         command.set_defaults(function=function)
         for argument, options in settings.items():
@@ -4513,11 +4575,12 @@ def main(argv: list[str] | None = None) -> int:
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
     options = parser().parse_args(argv)
+    options.words = sys.argv[1:] if argv is None else argv  # to be repeated, just as said
     gc.set_threshold(100_000)  # receipts make no cycles that are worth looking for often
     try:
         return options.function(options)
-    except Refused as refusal:
-        note(*(f"refused: {problem}" for problem in refusal.problems))
+    except (Refused, OSError) as error:  # of the system: nothing was spent, or perform says so
+        note(*(f"refused: {problem}" for problem in getattr(error, "problems", [error])))
         return REFUSED
     except KeyboardInterrupt:
         note("interrupted")

@@ -655,8 +655,9 @@ def exposure_of(desk: Desk) -> dict[str, Any]:
     experiment.settle()
     cases = eval_loop.cases_of(experiment, inventory)
     own = {held(desk.document(role), "resultDir") for role in HELDOUT}
-    others = list(eval_loop.other_receipts(experiment, "run", own, "9"))
-    seen = list(dict.fromkeys(eval_loop.exposures(experiment, cases, others)))
+    others = list(eval_loop.other_receipts(experiment, "run", own))
+    seen = list(dict.fromkeys(eval_loop.exposures(
+        experiment, cases, others, eval_loop.EVER)))
     return {"cases": len(cases), "exposed": seen, "note": ""}
 
 

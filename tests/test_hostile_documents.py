@@ -507,6 +507,9 @@ SKILLS = {
     "opened commands": lambda: "!`" * 2_500_000,
     "fences": lambda: "```!\n" * 1_000_000,
     "backticks": lambda: "`" * 5_000_000,
+    "backticks, nearly at the limit": lambda: "`" * 499_000,
+    "lines in an open frontmatter": lambda: "---\n" + "\n" * 499_000,
+    "blanks in a key": lambda: "---\nk" + " " * 498_000 + "\n---\n",
     "keys": lambda: "---\n" + "".join(f"k{n}: v\n" for n in range(500_000)) + "---\n",
     "one key many times": lambda: "---\n" + "name: v\n" * 900_000 + "---\n",
     "a long key": lambda: "---\n" + "k" * 5_000_000 + "\n---\n",
@@ -695,9 +698,17 @@ def test_names_of_owner_and_files_do_not_steer_the_terminal(make, tmp_path):
     assert_plain(own.command("verify", "decision-receipt.json", expect=3), 3)
 
 
-@pytest.mark.parametrize("raw", [b"", b"garbage", b"\xff" * 64, b"eval_loop " + b"9" * 70,
-                                 b"-5", b"\0" * 64, b"x" * 100_000])
-def test_lock_file_of_any_content_counts_no_call_twice(tmp_path, raw):
+@pytest.mark.parametrize("raw", [b"garbage", b"\xff" * 64, b"eval_loop " + b"9" * 70, b"-5",
+                                 b"x" * 100_000])
+def test_lock_file_that_is_not_the_programs_is_left_alone(tmp_path, raw):
+    own = Quick(tmp_path, **EMPTY).walk("policy")
+    own.path(".lock").write_bytes(raw)
+    own.command("run", own.write_plan("baseline", "development"), expect=3)
+    assert own.calls("run") == 0 and own.path(".lock").read_bytes() == raw
+
+
+@pytest.mark.parametrize("raw", [b"", b"\0" * 64, b"eval_loop " + b"9" * 20 + b"\n"])
+def test_lock_file_that_lost_its_count_counts_no_call_twice(tmp_path, raw):
     own = Quick(tmp_path, **EMPTY, spending={"spendLimitUsd": "0.25"}).walk("policy")
     plan = own.write_plan("baseline", "development")
     own.command("run", plan, expect=0)

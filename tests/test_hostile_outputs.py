@@ -11,6 +11,7 @@ import json
 import random
 import re
 import sys
+import types
 import unicodedata
 
 import pytest
@@ -296,3 +297,18 @@ def test_judge_that_obeys_without_a_quote_from_the_output_gives_unknown(make):
     own.command("score", plan, expect=4)
     row = own.checks("baseline", "development")["d01", "grounded-1"]
     assert (row["verdict"], row["reason"]) == ("unknown", "quote-not-found")
+
+
+def test_a_quote_of_combining_marks_without_end_is_compared():
+    marks = "a" + "\u0301\u0323" * 400_000
+    assert eval_loop.quote_form(marks) and not eval_loop.quote_occurs("b", marks)
+
+
+def test_a_long_run_whose_beginning_the_baseline_has_is_a_leak():
+    shared, rest = "the first twenty letters ", "and then many more of one held-out truth"
+    case = types.SimpleNamespace(
+        task=types.SimpleNamespace(file="input.txt", document="nothing"), tests=[],
+        truth=types.SimpleNamespace(file="truth.txt", document=shared + rest))
+    problems, _ = eval_loop.candidate_leaks(
+        f"Say {shared}{rest}.".encode(), f"Say {shared}.".encode(), [case])
+    assert len(problems) == 1 and "truth.txt" in problems[0]

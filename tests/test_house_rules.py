@@ -26,7 +26,7 @@ TREE = ast.parse(TEXT)
 # Ceilings near what the file needs now, so that growth is noticed. The goals are smaller:
 # 2,000 lines and 16,000 tokens, better 1,800 and 14,000; 50 lines a function; the money path,
 # that is everything up to the end of Calls, under 900 lines.
-LINES_CEILING, TOKENS_CEILING, MONEY_PATH_CEILING = 4_600, 35_500, 1_700
+LINES_CEILING, TOKENS_CEILING, MONEY_PATH_CEILING = 4_600, 35_600, 1_700
 LINES_GOAL, TOKENS_GOAL, MONEY_PATH_GOAL = 2_000, 16_000, 900
 COLUMNS, FUNCTION_LINES, MEDIAN_LINES, NESTING, OPERANDS = 96, 60, 15, 5, 5
 
@@ -38,11 +38,11 @@ FUNCTION = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 # Who may do what, besides the five powers.
 OPENERS = {"read_bound", "publish", "sync_directory", "file_sha256", "unlocked",
-           "Ledger.locked", "open_stream", "make_private", "sync_stream", "close_interrupted",
+           "experiment_lock", "open_stream", "make_private", "sync_stream", "close_interrupted",
            "boot_id", "open_plain"}
-CREATORS = {"publish", "open_stream", "sync_stream", "Ledger.locked"}
+CREATORS = {"publish", "open_stream", "sync_stream", "experiment_lock"}
 CHANGERS = {
-    "os.write": {"publish"}, "os.link": {"publish"}, "os.pwrite": {"Ledger.locked"},
+    "os.write": {"publish"}, "os.link": {"publish"}, "os.pwrite": {"experiment_lock"},
     "os.unlink": {"remove"}, "os.ftruncate": {"sync_stream"}, "shutil.rmtree": {"close_call"},
     "os.makedirs": {"make_private"}, "os.mkdir": {"make_directory", "make_private"},
     "os.urandom": {"publish"},
@@ -343,7 +343,7 @@ def test_no_section_uses_a_method_of_a_later_one():
 
 def test_judgement_reaches_nothing_that_writes_spends_or_prints():
     harmful = (reaching("publish") | reaching("spawn") | reaching("remove")
-               | reaching("make_private") | reaching("open_stream") | reaching("Ledger.locked")
+               | reaching("make_private") | reaching("open_stream") | reaching("experiment_lock")
                | reaching("say") | reaching("note"))
     judging = {name for name, node in FUNCTIONS.items()
                if section_name(node.lineno) in JUDGEMENT}

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 
+import eval_loop
 import pytest
 
 from builder import (CANDIDATE_MARK, CANDIDATE_SKILL, PROGRAM, QUOTE, VARIANTS, Experiment,
@@ -829,3 +830,124 @@ def test_the_program_runs_alone_from_standard_library_only(tmp_path):
                           check=False, capture_output=True, encoding="utf-8")
     assert (done.returncode, done.stderr) == (0, "")
     assert all(command in done.stdout for command in ("calibrate-run", "compare", "verify"))
+
+
+# ---- names, purses, locks and pipes --------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["run", "judge", "calibrate"])
+def test_a_judge_test_may_have_the_name_of_a_purpose(make, name):
+    experiment = make(heldout=5)
+    judge = {"id": name, "kind": "judge", "critical": False,
+             "criterion": experiment.ref("criteria/criterion-1.txt")}
+    for case in experiment.case_ids["development"] + experiment.case_ids["heldout"]:
+        experiment.tests[case] = [*experiment.default_tests(case)[:2], judge]
+        experiment.write_case_files(case)
+    for split in ("development", "heldout"):
+        experiment.write_inventory(split)
+    experiment.write_calibration_plan()
+    experiment.walk()
+    assert experiment.read("comparison.json")["status"] == "eligible-for-manual-review"
+
+
+def test_a_bad_key_before_two_limits_still_leaves_an_attempt_and_says_so(ready):
+    experiment = ready("policy", judge=False)
+    plan = experiment.write_plan("baseline", "development")
+    experiment.rules({"purpose": "run", "contains": "Task d01", "status": 401})
+    experiment.command("run", plan, "--case", "d01", expect=6)
+    experiment.rules({"purpose": "run", "contains": "Task d01", "status": 429})
+    for _ in range(2):
+        told = experiment.command("run", plan, "--case", "d01", expect=6).stdout
+        assert f"run {plan} --case d01" in told.splitlines()[-1]
+    told = experiment.command("run", plan, "--case", "d01", expect=4).stdout
+    assert "score" in told.splitlines()[-1] or "run" in told.splitlines()[-1]
+
+
+def test_a_command_that_is_to_be_repeated_is_told_with_its_options(ready):
+    experiment = ready("policy", judge=False)
+    plan = experiment.write_plan("baseline", "development")
+    experiment.write_spending(callLimit=0)
+    told = experiment.command("run", plan, "--case", "d02", "--jobs", "3", expect=3)
+    experiment.write_spending(spendLimitUsd="100", callLimit=1)
+    told = experiment.command("run", plan, "--jobs", "3", expect=6).stdout
+    assert told.splitlines()[-1].endswith(f"run {plan} --jobs 3")
+
+
+def test_a_purse_for_one_call_at_a_time_pays_all_calls_at_many_jobs(ready):
+    experiment = ready("policy", judge=False)
+    plan = experiment.write_plan("baseline", "development")
+    spent = sum(float(receipt["costUsd"]) for name, receipt in experiment.receipts().items()
+                if name.endswith(".terminal.json"))
+    assert spent == 0
+    experiment.write_spending(spendLimitUsd="0.115")    # a reservation and what one call costs
+    experiment.command("run", plan, "--jobs", "4", expect=0)
+    assert len(experiment.call_log()) == 2
+
+
+def test_a_lock_file_of_another_program_is_left_alone(ready):
+    experiment = ready("policy")
+    plan = experiment.write_plan("baseline", "development")
+    experiment.path(".lock").write_bytes(b"pid 1234 of somebody else, and more words")
+    refused(experiment, "run", plan, saying=(".lock", "move it away"))
+    assert experiment.path(".lock").read_bytes().startswith(b"pid 1234")
+
+
+def test_the_judges_cli_is_refused_where_the_judge_has_none_of_its_own(ready):
+    experiment = ready("policy")
+    refused(experiment, "calibrate-run", "calibration-plan.json", "--judge-cli",
+            str(experiment.cli), saying=("--judge-cli", "--cli"))
+
+
+def test_one_file_is_told_as_one_file(make):
+    told = make().command("check", "environment.json", expect=0).stdout
+    assert "no problem in 1 files" in told
+
+
+def test_a_worst_case_below_a_minute_is_one_minute(make):
+    experiment = make(judge=False, development=1, heldout=1,
+                      environment={"timeoutSeconds": 1})
+    told = experiment.command("check", experiment.write_policy(), expect=0).stdout
+    assert "and 1 minutes" in told and "and 0 minutes" not in told
+
+
+def test_a_gate_that_nothing_reaches_is_told_before_paying(make):
+    experiment = make(judge=False, heldout=6)
+    told = experiment.command("check", experiment.write_policy(maximumGainPValue="0"),
+                              expect=0).stdout
+    assert "can only be a hold" in told and "families are needed" not in told
+
+
+def test_an_output_file_below_a_file_is_refused(make):
+    experiment = make(calibration={"calibrationOutputFile": "environment.json/a/c.json"})
+    experiment.command("calibrate-run", "calibration-plan.json", expect=0)
+    experiment.write_approval()
+    told = experiment.command("calibrate-finalize", "calibration-plan.json",
+                              "calibration-approval.json", expect=3).stderr
+    assert "Traceback" not in told and "environment.json" in told
+
+
+def test_a_reader_that_went_away_changes_nothing_of_a_paid_command(ready):
+    experiment = ready("policy", judge=False)
+    plan = experiment.write_plan("baseline", "development")
+    process = experiment.start("run", plan)
+    process.stdout.close()
+    process.stderr.close()
+    assert process.wait(60) in (0, 120)      # 120: Python itself could not flush at its end
+    assert len(experiment.receipts("terminal")) == 2 * 1
+
+
+def test_a_score_is_refused_when_calls_were_made_while_it_was_worked_out(
+        ready, monkeypatch, capsys):
+    experiment = ready("policy", judge=False)
+    plan = experiment.write_plan("baseline", "development")
+    experiment.command("run", plan, "--case", "d01", expect=0)
+
+    def meanwhile(*_):
+        monkeypatch.undo()
+        experiment.command("run", plan, expect=0)
+
+    monkeypatch.setattr(eval_loop, "refuse_unfinished", meanwhile)
+    assert eval_loop.main(["score", str(experiment.path(plan))]) == 3
+    assert "another command makes calls" in capsys.readouterr().err
+    assert not experiment.path(experiment.score_name("baseline", "development")).exists()
+    experiment.command("score", plan, expect=0)

@@ -746,6 +746,35 @@ def test_a_later_calibration_does_not_change_an_earlier_record(again):
     assert "exists already" in told and again.path(RECORD).read_bytes() == before
 
 
+def test_a_call_that_ended_after_the_record_is_unknown_to_it_for_ever(again):
+    again.rules()                                    # the judge would now get everything right
+    rejudge(again, "second", lambda plan: plan)
+    record = again.path("second.json").read_bytes()
+    first = again.path("results/calibration/s10-fail-1.calibrate.1.terminal.json")
+    told = first.read_bytes()
+    again.path("second.json").unlink()
+    first.unlink()                                   # as if that call were still running
+    again.command("calibrate-finalize", "second-plan.json", "second-approval.json",
+                  expect=(0, 4))
+    open_then = again.path("second.json").read_bytes()
+    first.write_bytes(told.replace(b'"completedAtUtc":"2', b'"completedAtUtc":"3'))
+    told = again.command("calibrate-finalize", "second-plan.json", "second-approval.json",
+                         expect=(0, 4)).stdout
+    assert "exists already" in told and again.path("second.json").read_bytes() == open_then
+    assert open_then != record
+
+
+def test_an_earlier_verdict_that_its_output_does_not_hold_is_refused(again):
+    rejudge(again, "second", lambda plan: plan)
+    first = again.path("results/calibration/s10-fail-1.calibrate.1.terminal.json")
+    raw = first.read_bytes()
+    assert b'"verdict":"pass"' in raw
+    first.write_bytes(raw.replace(b'"verdict":"pass"', b'"verdict":"fail"'))
+    told = again.command("calibrate-finalize", "second-plan.json", "second-approval.json",
+                         expect=3).stderr
+    assert "s10-fail-1.calibrate.1.terminal.json" in told and "restore" in told
+
+
 # ---- What a calibration covers ---------------------------------------------------------------
 
 

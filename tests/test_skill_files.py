@@ -414,3 +414,11 @@ def test_real_cli_does_something_else_with_a_refused_skill(asked, name):
     one = asked[name]
     assert [record["body"]["model"] for record in one["requests"]] != [MODEL]
     assert one["says"]["status"] != "ok"
+
+
+def test_a_key_that_executes_is_found_behind_any_number_of_others():
+    keys = "".join(f"key-{number}: v\n" for number in range(300))
+    problems, warnings = eval_loop.scan_skill(
+        "SKILL.md", NAME, f"---\n{keys}hooks: x\nmodel: y\n---\nText.\n")
+    assert [problem.split(": ")[2] for problem in problems] == ["hooks", "model"]
+    assert len(warnings) == 100

@@ -484,10 +484,12 @@ def test_every_directory_with_a_pending_receipt_is_found_in_order(root):
     assert list(receipt_directories(str(root))) == [".", "a/deep", "b"]
 
 
-def test_directories_behind_links_are_not_walked(root):
-    touch(root.parent, "outside/x.run.1.pending.json")
+def test_a_link_to_receipts_is_refused_and_another_link_is_not_walked(root):
+    touch(root.parent, "outside/deep/x.run.1.pending.json")
     (root / "linked").symlink_to(root.parent / "outside")
     assert list(receipt_directories(str(root))) == []
+    touch(root.parent, "outside/x.run.1.pending.json")
+    assert "linked" in problem(lambda: list(receipt_directories(str(root))))
 
 
 def test_json_of_the_store_is_json_of_everybody(root):
