@@ -11,7 +11,7 @@ from fractions import Fraction
 
 import pytest
 
-from builder import CANDIDATE_MARK, CANDIDATE_SKILL, VARIANTS, amount, good
+from builder import CANDIDATE_MARK, CANDIDATE_SKILL, VARIANTS, amount, good, receipts
 from eval_loop import family_differences, sign_flip, sign_test_power, weigh
 
 HERE = pathlib.Path(__file__).parent
@@ -399,6 +399,19 @@ def test_the_changed_checks_of_both_splits_are_told_by_kind(ready):
         assert checks["literal"] == {"fixed": 2, "regressed": 0, "unchanged": 2}
         assert checks["judge"] == {"fixed": 2, "regressed": 0, "unchanged": 0}
         assert f"{case}.grounded-1" in checks["fixed"] and checks["regressed"] == []
+
+
+def test_time_and_tokens_of_the_calls_are_added_up_from_their_receipts(ready):
+    experiment = ready("compare")
+    for name, calls in experiment.read("comparison.json")["calls"].items():
+        split = "development" if name.endswith("Development") else "heldout"
+        directory = experiment.path(experiment.result_directory(name[:-len(split)], split))
+        for purpose, told in calls.items():
+            ended = [receipt for file, receipt in receipts(directory, f".{purpose}.").items()
+                     if file.endswith(".terminal.json")]
+            assert told["attempts"] == len(ended) == 2
+            assert told["milliseconds"] == sum(one["elapsedMilliseconds"] for one in ended)
+            assert told["tokens"] == sum(sum(one["usage"].values()) for one in ended) == 240
 
 
 def test_unknowns_are_resolved_both_ways_beside_each_other(make):

@@ -589,12 +589,15 @@ def test_judge_prompt_too_large_for_the_cli_is_not_sent_and_its_check_is_unknown
     assert score["totals"]["unknownReasons"] == {"prompt-too-large": 1}
 
 
-def test_skill_prompt_too_large_for_the_cli_is_refused_by_name_before_any_call(make):
-    own = make(**EMPTY, inputs={"d01": "x" * 10_000_000})
+@pytest.mark.parametrize("more", [0, 1])
+def test_skill_prompt_too_large_for_the_cli_is_refused_by_name_before_any_call(make, more):
+    start = "Task d01: "
+    room = 10_000_000 - len(f"/figures {start}")
+    own = make(**EMPTY, inputs={"d01": start + "x" * (room + more)})
     own.write_policy()
-    done = own.command("run", own.write_plan("baseline", "development"), expect=3)
-    assert "d01.run: expected a prompt of at most 10000000 bytes" in done.stderr
-    assert not own.call_log() and not own.receipts()
+    done = own.command("run", own.write_plan("baseline", "development"), expect=3 * more)
+    assert ("d01.run: expected a prompt of at most 10000000 bytes" in done.stderr) == more
+    assert len(own.call_log()) == 1 - more
 
 
 @pytest.mark.parametrize("what", ["objects", "lists", "a key twice among many", "numbers"])
