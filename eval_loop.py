@@ -13,17 +13,21 @@ held-out cases; compare; decide; verify. Each stage needs documents that you wri
 by hash.
 
 What it promises
-  A call whose model may have answered is never made again; its bytes are kept whatever happens.
-  No number appears that the receipts do not give; they are rebuilt each time, never believed.
-  Unknown is never a pass; it stays in every denominator and is resolved against the candidate.
-  A refused command has spent nothing and written nothing.
+  A call whose model may have answered is never made again; its bytes are kept whatever happens,
+  up to 64 MB of them.
+  No number appears that the receipts do not give. They are rebuilt each time, not believed, but
+  for what only their moment knew: times, exit status, and a pattern that ran out of time. Of
+  other plans only cost, verdict and whose case it was is read.
+  Unknown is never a pass; it stays in every denominator, and no gate is met by it.
+  A refused command has spent nothing and published nothing.
 
 Where it touches the world, each in one place
-  money        spawn (called by attempt only)      clock        utc_now, elapsed_clock
+  money        spawn (called by ask, for attempt)  clock        utc_now, elapsed_clock
   documents    publish                             environment  call_environment
   bound files  read_bound
-  Besides: open_stream makes the files that a CLI writes its output to, make_private the
-  directory that it works in, experiment_lock the lock file .lock.
+  Besides: open_stream makes the files that a CLI writes its output to, and sync_stream cuts
+  them; make_private makes the directory that the CLI works in, close_call removes it;
+  make_directory and experiment_lock make result directories and the lock file .lock.
 
 How to audit it: sections stand in the order of trust and none uses a later one. Words, Bytes,
 Store, Shapes, Receipts, Calls are the money path: what can spend, overwrite, lose or leak ends
@@ -450,20 +454,6 @@ class Rule(NamedTuple):
     test: Callable[[Any], bool]
 
 
-class Many(NamedTuple):
-    """A list; empty only when said."""
-
-    shape: Any
-    empty: bool = False
-
-
-class Names(NamedTuple):
-    """An object with names of the owner's choice: the rule for a name, the values' shape."""
-
-    rule: Rule
-    shape: Any
-
-
 class OrNull(NamedTuple):
     """A shape, or null."""
 
@@ -509,12 +499,6 @@ RATE = Rule('a decimal from 0 to 1 with at most six places, such as "0.1"', _is_
 LIMIT = Rule('a decimal above 0 and at most 0.5, such as "0.05"',
              lambda value: _is_rate(value) and 0 < decimal_of(value) <= Decimal("0.5"))
 VERDICT = frozenset(VERDICTS)
-ANYTHING = Rule("anything", lambda value: True)
-REFERENCE = {"file": PATH, "sha256": SHA}
-
-# Something wrong, or a time or reference to look at: (path, name, shape, value, problem).
-Finding = tuple[str, str, Any, Any, str | None]
-
 
 def shorten(value: Any) -> str:
     """A value for a message: JSON, at most 60 characters, control characters escaped."""
@@ -523,29 +507,6 @@ def shorten(value: Any) -> str:
     except RecursionError:
         return "a value nested too deeply"
     return text if len(text) <= 60 else text[:57] + "..."
-
-
-def inspect(shape: Any, value: Any, path: str = "$", name: str = "") -> Iterator[Finding]:
-    """Everything in a value that its shape does not allow, and its times and references."""
-    if isinstance(value, str) and value.startswith("FILL:"):
-        yield path, name, shape, value, f"placeholder not filled in ({shorten(value)})"
-    elif isinstance(shape, OrNull):
-        yield from inspect(shape.shape, value, path, name) if value is not None else ()
-    elif isinstance(shape, Many) and isinstance(value, list) and (value or shape.empty):
-        for index, item in enumerate(value):
-            yield from inspect(shape.shape, item, f"{path}[{index}]", name)
-    elif isinstance(shape, Names) and isinstance(value, dict):
-        for key, item in value.items():
-            yield from inspect(shape.rule, key, f"{path}.{key}", key)
-            yield from inspect(shape.shape, item, f"{path}.{key}", key)
-    elif isinstance(shape, dict) and isinstance(value, dict):
-        yield from _inspect_object(shape, value, path)
-        if shape is REFERENCE:
-            yield path, name, shape, value, None
-    elif not fits(shape, value):
-        yield path, name, shape, value, f"expected {expectation(shape)}, got {shorten(value)}"
-    elif shape is UTC:
-        yield path, name, shape, value, None
 
 
 def fits(shape: Any, value: Any) -> bool:
@@ -557,39 +518,6 @@ def fits(shape: Any, value: Any) -> bool:
     if not isinstance(shape, (range, frozenset)):
         return False
     return type(value) is (int if isinstance(shape, range) else str) and value in shape
-
-
-def expectation(shape: Any) -> str:
-    """A shape in words."""
-    if isinstance(shape, Rule):
-        return shape.expected
-    if isinstance(shape, range):
-        return f"a whole number from {shape.start} to {shape.stop - 1}"
-    if isinstance(shape, frozenset):
-        return " or ".join(sorted(shape))
-    if isinstance(shape, Many):
-        return "a list" if shape.empty else "a list of at least one"
-    return 'an object {"file": …, "sha256": …}' if shape is REFERENCE else "an object"
-
-
-def _inspect_object(shape: Document, value: Document, path: str) -> Iterator[Finding]:
-    known = {name.rstrip("?"): inner for name, inner in shape.items()}
-    for name in shape:
-        if not name.endswith("?") and name not in value:
-            yield f"{path}.{name}", name, None, None, "missing"
-    for name, item in value.items():
-        if name in known:
-            yield from inspect(known[name], item, f"{path}.{name}", name)
-        elif not name.startswith("_"):  # an owner's note
-            import difflib
-            near = difflib.get_close_matches(name, known, 1, 0)
-            yield (path, name, None, item,
-                   f"unknown field {shorten(name)}; the nearest known one is {near[0]}")
-
-
-def shape_problems(shape: Any, value: Any) -> list[str]:
-    """Every way in which a value is not of a shape: 'PATH: expected …, got …'."""
-    return [f"{path}: {problem}" for path, _, _, _, problem in inspect(shape, value) if problem]
 
 
 # ---------------------------------------------------------------- Receipts
@@ -622,6 +550,16 @@ FIXED_ENVIRONMENT = {
         "DISABLE_TELEMETRY", "DISABLE_ERROR_REPORTING", "DISABLE_AUTOUPDATER",
         "CLAUDE_CODE_DISABLE_ATTACHMENTS", "CLAUDE_CODE_DISABLE_LEGACY_MODEL_REMAP",
         "CLAUDE_CODE_DISABLE_BUNDLED_SKILLS"), "1")}
+
+# What an owner may add: literals that are no secrets, and credentials of the shell.
+SECRETS = r"(?i:KEY|TOKEN|SECRET|PASSWORD|AUTH|CREDENTIAL)"
+VARIABLE = Rule(
+    "a variable that the program does not fix, with no KEY, TOKEN, SECRET, PASSWORD, AUTH, "
+    "CREDENTIAL in its name", lambda name: bool(
+        re.fullmatch(rf"(?!.*{SECRETS})[A-Za-z][A-Za-z0-9_]*", name, re.ASCII)
+        and name not in {*FIXED_ENVIRONMENT, "HOME", "TMPDIR"}))
+CREDENTIAL = matches("a credential's name: *_KEY, *_TOKEN, *_SECRET, AWS_* or GOOGLE_*",
+                     r"[A-Z0-9_]+_(KEY|TOKEN|SECRET)|(AWS|GOOGLE)_[A-Z0-9_]+")
 
 ENDINGS = frozenset({"timeout", "suspended", "killed", "too-much-output", "interrupted",
                      "not-started"})
@@ -1187,6 +1125,9 @@ COST = Rule('an exact decimal or "unknown"',
             lambda value: value == "unknown" or (type(value) is str and MONEY.test(value)))
 
 
+LOCK_MARK = b"eval_loop "  # how a lock file of this program begins
+
+
 @contextlib.contextmanager
 def experiment_lock(root: str) -> Iterator[tuple[bytes, bytes]]:
     """Holds the lock that every claim and every score takes. The lock file counts them: yields
@@ -1197,11 +1138,12 @@ def experiment_lock(root: str) -> Iterator[tuple[bytes, bytes]]:
             stack.callback(os.close, descriptor)
             fcntl.flock(descriptor, fcntl.LOCK_EX)
             before = os.pread(descriptor, 64, 0)
-            counted = re.fullmatch(rb"(?:eval_loop (\d{20})\n)?\0*", before)
-            if not counted:
+            ours = before.startswith(LOCK_MARK) or LOCK_MARK.startswith(before.strip(b"\0"))
+            if not ours:  # nor torn by a crash
                 raise Refused(f".lock: expected this program's lock, got {before!r}; move it "
                               "away")
-            after = b"eval_loop %020d\n" % (int(counted[1] or 0) + 1)
+            counted = re.search(rb"\d{20}", before)
+            after = LOCK_MARK + b"%020d\n" % (int(counted[0]) + 1 if counted else 1)
             os.pwrite(descriptor, after, 0)
         except OSError as error:
             raise Refused(f".lock: {error.strerror}; this needs a writable experiment with "
@@ -1641,12 +1583,12 @@ def make_calls(calling: Calling, work: Work, jobs: int, report: Report) -> None:
             for flight in list(calling.flights):
                 flight.end("killed") if calling.interrupts > 1 else flight.look()
             for future in done:
-                settle_call(work, future, *active.pop(future), report)
+                conclude(work, future, *active.pop(future), report)
     if not calling.interrupts:
         close_left(calling, work, "waiting", report)
 
 
-def settle_call(work: Work, future: Any, call: Call, made: list[Attempt], alone: bool,
+def conclude(work: Work, future: Any, call: Call, made: list[Attempt], alone: bool,
                 report: Report) -> None:
     """Note how one attempt ended. What the purse refused is tried once more when no call is
     beside it any longer: only what is refused alone is refused."""
@@ -1702,14 +1644,23 @@ def close_left(calling: Calling, work: Work, state: str, report: Report) -> None
 
 # ---------------------------------------------------------------- Documents
 
-SECRETS = r"(?i:KEY|TOKEN|SECRET|PASSWORD|AUTH|CREDENTIAL)"
-VARIABLE = Rule(
-    "a variable that the program does not fix, with no KEY, TOKEN, SECRET, PASSWORD, AUTH, "
-    "CREDENTIAL in its name", lambda name: bool(
-        re.fullmatch(rf"(?!.*{SECRETS})[A-Za-z][A-Za-z0-9_]*", name, re.ASCII)
-        and name not in {*FIXED_ENVIRONMENT, "HOME", "TMPDIR"}))
-CREDENTIAL = matches("a credential's name: *_KEY, *_TOKEN, *_SECRET, AWS_* or GOOGLE_*",
-                     r"[A-Z0-9_]+_(KEY|TOKEN|SECRET)|(AWS|GOOGLE)_[A-Z0-9_]+")
+
+class Many(NamedTuple):
+    """A list; empty only when said."""
+
+    shape: Any
+    empty: bool = False
+
+
+class Names(NamedTuple):
+    """An object with names of the owner's choice: the rule for a name, the values' shape."""
+
+    rule: Rule
+    shape: Any
+
+
+ANYTHING = Rule("anything", lambda value: True)
+REFERENCE = {"file": PATH, "sha256": SHA}
 REVIEW = {"reviewedBy": TEXT, "humanVerdict": VERDICT}
 
 SHAPES: dict[str, Any] = {
@@ -1736,13 +1687,13 @@ SHAPES: dict[str, Any] = {
                        "critical": BOOLEAN, "value?": TEXT, "criterion?": REFERENCE})},
     "calibration-plan": {
         "taskId": ID, "environment": REFERENCE, "resultDir": PATH,
-        "calibrationOutputFile": PATH,
-        "permittedBy": TEXT, "labelKind": frozenset({"human_reviewed", "synthetic"}),
+        "calibrationOutputFile": PATH, "permittedBy": TEXT,
+        "labelKind": frozenset({"human_reviewed", "synthetic"}),
         "reviewers": Many(TEXT), "exclusions": Many(REFERENCE, True),
         "samples": Many({
             "id": ID, "caseGroup": TEXT, "sourceId": TEXT, "input": REFERENCE,
-            "truth": REFERENCE,
-            "output": REFERENCE, "criterion": REFERENCE, **REVIEW, "humanEvidence": TEXT,
+            "truth": REFERENCE, "output": REFERENCE, "criterion": REFERENCE, **REVIEW,
+            "humanEvidence": TEXT,
             "slice?": TEXT, "attack?": BOOLEAN,
             "secondReview?": {**REVIEW, "humanEvidence": TEXT},
             "adjudication?": {**REVIEW, "reason": TEXT}}),
@@ -1754,8 +1705,9 @@ SHAPES: dict[str, Any] = {
         "validDays?": range(1, 3_651)},
     "calibration-approval": {
         "approvedBy": TEXT, "approvedAtUtc": UTC, "calibrationPlanSha256": SHA,
-        "terminalHashes": Names(matches("a calibration receipt's name", r"[A-Za-z0-9_-]+\."
-                                        r"calibrate\.[1-9]\d*\.terminal\.json"), SHA)},
+        "terminalHashes": Names(matches(
+            "a calibration receipt's name",
+            r"[A-Za-z0-9_-]+\.calibrate\.[1-9]\d*\.terminal\.json"), SHA)},
     "policy": {
         "taskId": ID, "testVersion": TEXT, "skillName": ID, "approvedBy": TEXT,
         "approvedAtUtc": UTC, "environment": REFERENCE, "developmentCases": REFERENCE,
@@ -1815,6 +1767,66 @@ REFERENCE_KIND = {
 MAKER = {"calibration": "calibrate-finalize writes it", "comparison": "compare writes it",
          "decision-receipt": "decide writes it",
          "text": "restore it, or correct the name where it is named"}
+
+
+# Something wrong, or a time or reference to look at: (path, name, shape, value, problem).
+Finding = tuple[str, str, Any, Any, str | None]
+
+
+def inspect(shape: Any, value: Any, path: str = "$", name: str = "") -> Iterator[Finding]:
+    """Everything in a value that its shape does not allow, and its times and references."""
+    if isinstance(value, str) and value.startswith("FILL:"):
+        yield path, name, shape, value, f"placeholder not filled in ({shorten(value)})"
+    elif isinstance(shape, OrNull):
+        yield from inspect(shape.shape, value, path, name) if value is not None else ()
+    elif isinstance(shape, Many) and isinstance(value, list) and (value or shape.empty):
+        for index, item in enumerate(value):
+            yield from inspect(shape.shape, item, f"{path}[{index}]", name)
+    elif isinstance(shape, Names) and isinstance(value, dict):
+        for key, item in value.items():
+            yield from inspect(shape.rule, key, f"{path}.{key}", key)
+            yield from inspect(shape.shape, item, f"{path}.{key}", key)
+    elif isinstance(shape, dict) and isinstance(value, dict):
+        yield from _inspect_object(shape, value, path)
+        if shape is REFERENCE:
+            yield path, name, shape, value, None
+    elif not fits(shape, value):
+        yield path, name, shape, value, f"expected {expectation(shape)}, got {shorten(value)}"
+    elif shape is UTC:
+        yield path, name, shape, value, None
+
+
+def expectation(shape: Any) -> str:
+    """A shape in words."""
+    if isinstance(shape, Rule):
+        return shape.expected
+    if isinstance(shape, range):
+        return f"a whole number from {shape.start} to {shape.stop - 1}"
+    if isinstance(shape, frozenset):
+        return " or ".join(sorted(shape))
+    if isinstance(shape, Many):
+        return "a list" if shape.empty else "a list of at least one"
+    return 'an object {"file": …, "sha256": …}' if shape is REFERENCE else "an object"
+
+
+def _inspect_object(shape: Document, value: Document, path: str) -> Iterator[Finding]:
+    known = {name.rstrip("?"): inner for name, inner in shape.items()}
+    for name in shape:
+        if not name.endswith("?") and name not in value:
+            yield f"{path}.{name}", name, None, None, "missing"
+    for name, item in value.items():
+        if name in known:
+            yield from inspect(known[name], item, f"{path}.{name}", name)
+        elif not name.startswith("_"):  # an owner's note
+            import difflib
+            near = difflib.get_close_matches(name, known, 1, 0)
+            yield (path, name, None, item,
+                   f"unknown field {shorten(name)}; the nearest known one is {near[0]}")
+
+
+def shape_problems(shape: Any, value: Any) -> list[str]:
+    """Every way in which a value is not of a shape: 'PATH: expected …, got …'."""
+    return [f"{path}: {problem}" for path, _, _, _, problem in inspect(shape, value) if problem]
 
 
 def repeated(values: Iterable[Any]) -> list[Any]:
@@ -2136,13 +2148,11 @@ def scan_skill(file: str, name: str, text: str) -> tuple[list[str], list[str]]:
         if re.match(r"[^'\"|>\[{#].*: ", value):
             warnings.append(f"{where}: an unquoted value holds ': ', no valid YAML; quote it")
     for match in itertools.islice(COMMAND.finditer(text), FINDING_LIMIT):
+        line = line_of(text, match.end("before" if match["bang"] else "fence"))
         what = "a command block" if match["fence"] else (
             "inline code that ends in ! is read as a command" if match["before"]
             else "a command")
-        problems.append(f"{file}: line "
-                        f"{line_of(text, match.end('before' if match['bang'] else 'fence'))}: "
-                        f"{what}; the CLI would "
-                        "execute it: reword it")
+        problems.append(f"{file}: line {line}: {what}; the CLI would execute it: reword it")
     for match in itertools.islice(EXPANDED.finditer(text), FINDING_LIMIT):
         warnings.append(f"{file}: line {line_of(text, match.start())}: {match[0]} is replaced "
                         f"by the CLI; write \\{match[0]} to keep it")
@@ -2514,7 +2524,7 @@ def decimal_text(rate: Fraction, up: bool = True) -> str:
     return _places(rate, 12, up)
 
 
-def short(text: str) -> str:
+def plain(text: str) -> str:
     """A document's rate without its trailing zeros."""
     return text.rstrip("0").rstrip(".")
 
@@ -2854,9 +2864,9 @@ def weigh(policy: Document, rows: dict[str, list[Document]],
                           "got": decimal_text(value, up=not least),
                           "met": value >= limit if least else value <= limit})
             if not gates[-1]["met"]:
-                reasons.append(f"{name}: {short(gates[-1]['got'])} "
+                reasons.append(f"{name}: {plain(gates[-1]['got'])} "
                                + ("does not reach " if least else "exceeds ")
-                               + short(gates[-1]["limit"]))
+                               + plain(gates[-1]["limit"]))
     reasons += [f"critical check {row['caseId']}.{row['testId']} of the candidate in "
                 f"{split.lower()}: {row['verdict']}" + (f" ({row['reason']})" if row["reason"]
                                                         else "")
@@ -2889,7 +2899,7 @@ def power_sentences(families: int, limit: Fraction) -> list[str]:
     """What a held-out set of independent families can show; the finding needs p <= 0.05 at
     least, whatever is registered."""
     alpha = min(limit, ONE_IN_20)
-    p, least = short(decimal_text(alpha)), 1
+    p, least = plain(decimal_text(alpha)), 1
     while Fraction(1, 2**least) > alpha and least < 100:
         least += 1
     told = ["No test of chance is registered (maximumGainPValue 1): a gain may be luck."] if (
@@ -3145,10 +3155,9 @@ def judged_samples(calls: list[Call], terminals: list[Document], adjudicated: se
         key = mine["criterionSha256"], mine["pairSha256"], mine["judgeIdentity"]
         said, told = first.pop(key, (mine, terminal))
         told = told if told["status"] == "ok" else terminal
+        label = mine["label"] if mine["sampleId"] in adjudicated else said["label"]
         rows.append(Judged(
-            mine["sampleId"], key[0], said["slice"],
-            mine["label"] if mine["sampleId"] in adjudicated else said["label"],
-            told["verdict"],
+            mine["sampleId"], key[0], said["slice"], label, told["verdict"],
             told["status"] == "ok", under.get(key[1], key[0]) == key[0] and family not in seen))
     used = {(call.subject["criterionSha256"], call.subject["judgeIdentity"]) for call in calls}
     rows += [Judged(f"earlier {said['sampleId']}", key[0], said["slice"], said["label"],
@@ -3214,11 +3223,11 @@ def calibration_document(experiment: Experiment, plan: Bound, approval: Bound) -
     issued = max(terminal["completedAtUtc"] for terminal in terminals)
     criteria, pairs = ({call.subject[name] for call in calls} for name in (
         "criterionSha256", "pairSha256"))
-    earlier = sorted((receipt for receipt in other_receipts(
-        experiment, "calibrate", {plan["resultDir"]}, issued)
-        if receipt.pending["criterionSha256"] in criteria
-        or receipt.pending["pairSha256"] in pairs),
-        key=lambda receipt: receipt.pending["createdAtUtc"])
+    others = other_receipts(experiment, "calibrate", {plan["resultDir"]}, issued)
+    earlier = sorted((receipt for receipt in others
+                      if receipt.pending["criterionSha256"] in criteria
+                      or receipt.pending["pairSha256"] in pairs),
+                     key=lambda receipt: receipt.pending["createdAtUtc"])
     rows = judged_samples(
         calls, terminals, {sample["id"] for sample in plan["samples"]
                            if "adjudication" in sample},
@@ -3423,7 +3432,7 @@ def approved_arm(experiment: Experiment, given: Bound) -> Arm:
     arm = arm_of(experiment, experiment.at(given, field))
     if arm.name != name:
         raise Refused(f"{given.file}: $.{field}: expected a {name} plan, got {arm.name}")
-    tally = settled(experiment, arm)
+    tally = scored(experiment, arm)
     experiment.expect(f"{given.file}: $.{score}", tally.score_sha256, given[score],
                       f"look at {arm.directory}/score.json and approve again")
     experiment.later(f"{given.file}: $.approvedAtUtc", given["approvedAtUtc"], tally.last,
@@ -3449,8 +3458,8 @@ def approved_arm(experiment: Experiment, given: Bound) -> Arm:
 
 def unlock_problems(experiment: Experiment, given: Bound, candidate: Arm) -> None:
     """Note why held-out cases may not be opened yet without the owner's override."""
-    after = settled(experiment, candidate).rows
-    before = settled(experiment, candidate.before["baselineDevelopment"]).rows
+    after = scored(experiment, candidate).rows
+    before = scored(experiment, candidate.before["baselineDevelopment"]).rows
     families = {case.id: case.place.family for case in candidate.cases}
     worse = [name for name, change in family_differences(
         before, after, families, baseline_unknown=True).items() if change < 0]
@@ -3555,7 +3564,7 @@ def score_agrees(arm: Arm, tally: Tally) -> None:
 
 
 @once
-def settled(experiment: Experiment, arm: Arm) -> Tally:
+def scored(experiment: Experiment, arm: Arm) -> Tally:
     """The tally of a plan whose score exists and is what its receipts give."""
     tally, file = replay(experiment, arm), f"{arm.directory}/score.json"
     if tally.stored is None:
@@ -3612,7 +3621,7 @@ def comparison_document(experiment: Experiment, arms: dict[str, Arm], revoked: l
                         against: set[tuple[str, str]] = frozenset()) -> Document:
     """The comparison that the receipts of four arms give; `against` are candidate held-out
     checks where a person disagreed with the judge: they count as failed."""
-    tallies = {name: settled(experiment, arms[name]) for name in ARMS}
+    tallies = {name: scored(experiment, arms[name]) for name in ARMS}
     if twice := repeated(call for tally in tallies.values() for call in tally.call_ids):
         raise Refused(f"call id {twice[0]}: stands in two receipts; a call cannot count twice")
     rows = {name: tally.rows for name, tally in tallies.items()}
@@ -3729,12 +3738,12 @@ def decision_document(experiment: Experiment, comparison: Bound, decision: Bound
     for name, wanted in (("comparisonSha256", comparison.sha256),
                          ("candidateSkillSha256", told["candidateSkillSha256"])):
         experiment.expect(f"{decision.file}: $.{name}", wanted, decision[name])
-    tallies = [settled(experiment, arm) for arm in arms.values()]
+    tallies = [scored(experiment, arm) for arm in arms.values()]
     experiment.late.clear()  # those of the chain stand in the comparison
     experiment.later(f"{decision.file}: $.decidedAtUtc", decision["decidedAtUtc"],
                      max(tally.last for tally in tallies), "the last receipt")
     rows = {(row["caseId"], row["testId"]): row
-            for row in settled(experiment, arms["candidateHeldout"]).rows}
+            for row in scored(experiment, arms["candidateHeldout"]).rows}
     reviews = {(item["caseId"], item["testId"]): item["verdict"]
                for item in decision.document.get("humanReview", [])}
     problems += [f"{decision.file}: $.humanReview: expected a judge check of the held-out "
@@ -3756,6 +3765,13 @@ def decision_document(experiment: Experiment, comparison: Bound, decision: Bound
                             "same")
     experiment.settle()
     fixed = {tuple(name.split(".")) for name in told["heldout"]["checks"]["fixed"]}
+    review = "no person has checked the judge on these outputs"
+    if reviews:
+        review = (f"{len(reviews)} judge checks reviewed by a person, "
+                  f"{len(fixed & set(reviews))} of them fixed ones; {len(differing)} disagreed "
+                  "with the judge")
+    elif not told["calibrationSha256"]:
+        review = "no judge was used"
     return {"kind": "decision-receipt", "evidenceKind": told["evidenceKind"],
             "decision": decision["decision"], "comparison": comparison.reference,
             "decisionDocument": decision.reference, "owner": decision["owner"],
@@ -3763,11 +3779,7 @@ def decision_document(experiment: Experiment, comparison: Bound, decision: Bound
             "contradictoryTimes": list(experiment.late), "status": told["status"],
             "statusAfterReview": weighed["status"], "finding": weighed["finding"],
             "reasonsAfterReview": weighed["reasons"],
-            "humanReview": (f"{len(reviews)} judge checks reviewed by a person, "
-                            f"{len(fixed & set(reviews))} of them fixed ones; {len(differing)} "
-                            "disagreed with the judge" if reviews else "no judge was used"
-                            if not told["calibrationSha256"]
-                            else "no person has checked the judge on these outputs"),
+            "humanReview": review,
             "policySha256": told["policySha256"],
             "calibrationSha256": told["calibrationSha256"],
             "baselineSkillSha256": told["baselineSkillSha256"],
@@ -3845,7 +3857,7 @@ def open_experiment(*documents: str) -> tuple[Experiment, list[str]]:
 def holds_receipts(directory: str) -> bool:
     """Whether a directory is an experiment's, by its lock or by receipts in it."""
     with contextlib.suppress(OSError, Refused):
-        if read_bound(directory, ".lock", 1000).startswith(b"eval_loop "):
+        if read_bound(directory, ".lock", 1000).startswith(LOCK_MARK):
             return True
     with contextlib.suppress(OSError):
         return any(name.endswith(".pending.json") for name in os.listdir(directory))
@@ -4211,7 +4223,7 @@ def arms_for_calls(options: argparse.Namespace) -> tuple[Experiment, list[Arm]]:
                       f"that of {arms[0].plan.file}")
     for arm in arms:
         refuse_foreign(experiment, arm)
-        if stored_score(experiment, arm) is not None and settled(experiment, arm).possible:
+        if stored_score(experiment, arm) is not None and scored(experiment, arm).possible:
             raise Refused(f"{arm.file}: its score exists; a scored plan accepts no "
                           "further call: start a new plan")
     return experiment, arms
@@ -4322,9 +4334,10 @@ def refuse_judge(experiment: Experiment, policy: Bound, calibration: Calibration
     where = f"{policy.file}: $.calibration"
     if not calibration.usable:
         raise Refused(f"{where}: the judge is {calibration.document['status']}; calibrate one "
-                      "that reaches its limits", *(f"{group_name(group)}: missed: {text}"
-                                              for group in calibration.document["groups"]
-                                              for text in group["missed"]))
+                      "that reaches its limits",
+                      *(f"{group_name(group)}: missed: {text}"
+                        for group in calibration.document["groups"]
+                        for text in group["missed"]))
     if lapsed := lapse(experiment.root, calibration, experiment.now):
         raise Refused(f"{where}: {lapsed} (expiry {calibration.document['expiresAtUtc']}); "
                       "calibrate again on independent samples")
@@ -4421,9 +4434,9 @@ def comparison_lines(document: Document) -> list[str]:
     lines = [f"{synthetic(document)}Threshold {answer}; {SHOWN[document['finding']]}.",
              *capped([f"  hold: {reason}" for reason in document["reasons"]])]
     lines += [f"{len(told['wins'])} families improved, {len(told['losses'])} got worse, "
-              f"{told['ties']} unchanged. Exact one-sided p = {short(told['pOneSided'])}",
-              f"(worst case for unknowns {short(document['worstCase']['pOneSided'])}, "
-              f"two-sided {short(told['pTwoSided'])}). At least 95 % confidence:",
+              f"{told['ties']} unchanged. Exact one-sided p = {plain(told['pOneSided'])}",
+              f"(worst case for unknowns {plain(document['worstCase']['pOneSided'])}, "
+              f"two-sided {plain(told['pTwoSided'])}). At least 95 % confidence:",
               "net share of families improved is above "
               f"{percent(Fraction(told['netGainAtLeast']), up=False)} (worst case for unknowns "
               f"{percent(Fraction(document['worstCase']['netGainAtLeast']), up=False)}).",
@@ -4436,7 +4449,7 @@ def comparison_lines(document: Document) -> list[str]:
             numbers = "".join(f"{part[name]:8}" for name in ("passed", "failed", "unknown"))
             lines.append(f"{variant + ' ' + split:26}{numbers}{part['total']:7}")
     lines += ["", f"{'gate':28}{'got':>16}{'limit':>16}  met"]
-    lines += [f"{gate['gate']:28}{short(gate['got']):>16}{short(gate['limit']):>16}  "
+    lines += [f"{gate['gate']:28}{plain(gate['got']):>16}{plain(gate['limit']):>16}  "
               f"{'yes' if gate['met'] else 'NO'}" for gate in document["gates"]]
     lines += ["", f"{'checks':26}{'fixed':>8}{'worse':>8}{'unchanged':>11}"]
     for split in ("development", "heldout"):

@@ -474,7 +474,7 @@ def read_sides(experiment: eval_loop.Experiment, arm: eval_loop.Arm) -> Iterator
     """What an arm did with each of its cases, each receipt rebuilt and found equal."""
     names = eval_loop.receipt_names(experiment.root, arm.directory)
     rows: dict[str, dict[str, Any]] = collections.defaultdict(dict)
-    for row in eval_loop.settled(experiment, arm).rows:
+    for row in eval_loop.scored(experiment, arm).rows:
         rows[row["caseId"]][row["testId"]] = row
     for case in arm.cases:
         run = eval_loop.read_attempts(experiment.root, eval_loop.run_call(arm, case), names)
@@ -782,7 +782,7 @@ def family_words(told: dict[str, Any]) -> str:
     of = count(families["families"], "held-out family", "held-out families")
     return (f"Of {of}, {found[0]} got better, {found[1]} worse, {families['ties']} stayed "
             f"equal{doubt}. One-sided p, unknown checks against the candidate: "
-            f"{eval_loop.short(worst['pOneSided'])}.")
+            f"{eval_loop.plain(worst['pOneSided'])}.")
 
 
 def check_answer(told: dict[str, Any]) -> Html:
@@ -850,7 +850,7 @@ def gate_row(gate: dict[str, Any]) -> list[Any]:
     """One gate: its meaning, the value found, the limit."""
     words, share = GATES.get(gate["gate"], (gate["gate"], False))
     least = gate["gate"].startswith("minimum")
-    got, wanted = (rate(gate[name], up) if share else eval_loop.short(gate[name])
+    got, wanted = (rate(gate[name], up) if share else eval_loop.plain(gate[name])
                    for name, up in (("got", not least), ("limit", least)))
     wanted = f"{'at least' if least else 'at most'} {wanted}"
     value, bound = (min(max(Fraction(gate[name]), Fraction(0)), Fraction(1))

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import signal
+
 import pytest
 
 from builder import Experiment
+
+for number in (signal.SIGHUP, signal.SIGQUIT):      # a shell in the background ignores them, and
+    signal.signal(number, signal.SIG_DFL)           # so would every program started here
 
 
 @pytest.fixture

@@ -701,8 +701,7 @@ def test_names_of_owner_and_files_do_not_steer_the_terminal(make, tmp_path):
     assert_plain(own.command("verify", "decision-receipt.json", expect=3), 3)
 
 
-@pytest.mark.parametrize("raw", [b"garbage", b"\xff" * 64, b"eval_loop " + b"9" * 70, b"-5",
-                                 b"x" * 100_000])
+@pytest.mark.parametrize("raw", [b"garbage", b"\xff" * 64, b"-5", b"x" * 100_000])
 def test_lock_file_that_is_not_the_programs_is_left_alone(tmp_path, raw):
     own = Quick(tmp_path, **EMPTY).walk("policy")
     own.path(".lock").write_bytes(raw)
@@ -710,7 +709,8 @@ def test_lock_file_that_is_not_the_programs_is_left_alone(tmp_path, raw):
     assert own.calls("run") == 0 and own.path(".lock").read_bytes() == raw
 
 
-@pytest.mark.parametrize("raw", [b"", b"\0" * 64, b"eval_loop " + b"9" * 20 + b"\n"])
+@pytest.mark.parametrize("raw", [b"", b"\0" * 64, b"eval_loop " + b"9" * 70,
+                                 b"eval_loop " + b"9" * 20 + b"\n"])
 def test_lock_file_that_lost_its_count_counts_no_call_twice(tmp_path, raw):
     own = Quick(tmp_path, **EMPTY, spending={"spendLimitUsd": "0.25"}).walk("policy")
     plan = own.write_plan("baseline", "development")
