@@ -120,6 +120,29 @@ def test_interrupted_call_without_complete_bytes_is_killed():
     assert said["costUsd"] == "unknown"
 
 
+@pytest.mark.parametrize("exit_status", [129, 130, 143, -1, -2, -15, None])
+@pytest.mark.parametrize("name", ["skill-success", "judge-pass"])
+def test_call_that_a_signal_ended_is_killed_at_unknown_cost(name, exit_status):
+    said = interpreted(name, PINNED, exitStatus=exit_status)
+    assert (said["status"], said["reason"]) == ("error", "killed")
+    assert said["costUsd"] == "unknown"
+
+
+@pytest.mark.parametrize("lapsed", ["expired", "revoked"])
+def test_judgment_under_a_lapsed_calibration_is_kept_and_unqualified(lapsed):
+    said, whole = interpreted("judge-pass", PINNED, lapsed=lapsed), interpreted(
+        "judge-pass", PINNED)
+    assert (said["status"], said["reason"]) == ("unqualified", lapsed)
+    assert (whole["status"], whole["verdict"]) == ("ok", "pass")
+    assert {**said, "status": "ok", "reason": None} == whole
+
+
+@pytest.mark.parametrize("lapsed", ["expired", "revoked"])
+def test_no_judgment_under_a_lapsed_calibration_is_what_it_was(lapsed):
+    said = interpreted("judge-pass", PINNED, b"", lapsed=lapsed)
+    assert (said["status"], said["reason"]) == ("error", "malformed-output")
+
+
 # Each change makes one sign of a good answer bad; what it then has to be called.
 SKILL_SIGNS = {
     "another model in modelUsage": ("model-mismatch", lambda items: items[-1].update(

@@ -11,8 +11,8 @@ from fractions import Fraction
 
 import pytest
 
-from builder import CANDIDATE_MARK, CANDIDATE_SKILL, VARIANTS, amount, good, receipts
-from eval_loop import family_differences, sign_flip, sign_test_power, weigh
+from builder import CANDIDATE_MARK, CANDIDATE_SKILL, VARIANTS, amount, good, poor, receipts
+from eval_loop import family_differences, net_gain_lower, sign_flip, sign_test_power, weigh
 
 HERE = pathlib.Path(__file__).parent
 TEMPLATE = json.loads((HERE.parent / "templates" / "policy.template.json").read_text())
@@ -175,6 +175,12 @@ def test_every_missed_gate_is_a_reason_not_only_the_first():
     assert [reason.partition(":")[0] for reason in told["reasons"]] == missed
 
 
+def test_the_reason_of_a_missed_gate_says_what_was_got_and_what_was_registered():
+    told = weighed(TEN, numbered(*"uu", *"p" * 8), {**OPEN, "maximumUnknownShare": "0.1"})
+    assert told["reasons"] == ["minimumHeldoutGain: -0.2 does not reach 0",
+                               "maximumUnknownShare: 0.2 exceeds 0.1"]
+
+
 @pytest.mark.parametrize("split", ["development", "heldout"])
 @pytest.mark.parametrize("letter, held", [("p", False), ("f", True), ("u", True)])
 def test_a_critical_check_of_the_candidate_must_pass_in_either_split(split, letter, held):
@@ -321,6 +327,8 @@ def test_the_chance_to_detect_a_gain_is_the_exact_power_rounded_down(make, famil
     assert f"{families} independent families" in told and "cannot show" not in told
     assert gains(told) == [int(100 * sign_test_power(families, gain + 5, 5))
                            for gain in (10, 20, 30, 50)]
+    assert re.findall(r"true gain of ([0-9.]+[0-9])", " ".join(told.split())) == [
+        "0.1", "0.2", "0.3", "0.5"]
     assert "almost nothing" in told, "what a result that is not significant means"
 
 
@@ -384,6 +392,22 @@ def test_threshold_met_and_improvement_shown_are_said_as_two_things(compared):
     assert "5 families improved, 0 got worse, 5 unchanged" in told
     assert "0.03125" in told or "3.1250 %" in told
     assert "-3.6730 %" in told and "run-to-run" in " ".join(told.split())
+
+
+def test_better_worse_and_equal_families_are_told_apart_and_bounded_both_ways(make):
+    answers = {("baseline", "h04"): good("h04"), ("candidate", "h04"): poor("h04"),
+               ("candidate", "h05"): poor("h05"), ("candidate", "h06"): poor("h06")}
+    experiment = make(development=1, heldout=6, judge=False, critical=(), answers=answers)
+    experiment.walk("heldout")
+    experiment.compare(expect=4)
+    told = experiment.read("comparison.json")["heldout"]["families"]
+    assert told["wins"] == ["shop-h01", "shop-h02", "shop-h03"]
+    assert (told["losses"], told["ties"], told["families"]) == (["shop-h04"], 2, 6)
+    assert [Fraction(told[name]) for name in ("pOneSided", "pTwoSided", "pSignTest")] == [
+        Fraction(5, 16), Fraction(5, 8), Fraction(5, 16)]
+    least, most = net_gain_lower(3, 1, 6), -net_gain_lower(1, 3, 6)
+    assert 0 <= least - Fraction(told["netGainAtLeast"]) < Fraction(1, 10**12)
+    assert 0 <= Fraction(told["netGainAtMost"]) - most < Fraction(1, 10**12)
 
 
 def test_an_improvement_that_is_not_shown_is_not_called_absent(ready):

@@ -962,6 +962,14 @@ def test_39_characters_and_a_literal_tests_value_are_listed_and_hold_nothing(mak
                    for note in told["candidateNotes"]), file
 
 
+def test_the_end_of_a_heldout_text_is_listed_but_no_value_that_is_to_be_absent(make):
+    tests = {"h01": [{"id": "word", "kind": "not_contains", "critical": False,
+                      "value": "ALWAYS say"}]}
+    experiment = leaking(make, f"{SECRET[-19:]}>", tests=tests).walk(until="compare")
+    note, = experiment.read("comparison.json")["candidateNotes"]
+    assert "cases/h01/input.txt" in note and SECRET[-19:].lower() in note
+
+
 def test_a_candidate_may_hold_what_the_baseline_holds_already(make):
     experiment = make(development=1, judge=False, inputs={"h01": f"Task h01: <{SECRET}>"})
     for variant in ("baseline", "candidate"):

@@ -250,6 +250,16 @@ def test_no_receipt_may_be_added(own, end):
     fail_on(wrong)
 
 
+@pytest.mark.parametrize("part", ["stdout", "stderr"])
+def test_a_stream_with_other_bytes_is_told_by_its_name(ready, part):
+    experiment = ready("policy", judge=False)
+    plan = experiment.write_plan("baseline", "development")
+    experiment.command("run", plan, expect=0)
+    stream = f"{experiment.result_directory('baseline', 'development')}/d01.run.1.{part}"
+    experiment.write(stream, experiment.path(stream).read_bytes() + b" ")
+    assert f"{stream}: " in experiment.command("score", plan, expect=3).stderr
+
+
 @pytest.mark.parametrize("name", ["notes.md", "reference.txt", "scripts/tool.py"])
 def test_no_second_file_may_lie_in_a_skill_project(own, name):
     for variant in VARIANTS:

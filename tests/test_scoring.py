@@ -156,6 +156,25 @@ def test_a_test_with_room_for_nothing_else_is_not_warned_of(make, test):
     assert "expected.json" not in checked(make, test).stderr
 
 
+INPUT = "Task h01: what did shop h01 take?"
+
+
+@pytest.mark.parametrize("task", [f"{INPUT}\n\n", f" {INPUT}", f"{INPUT} See ${{CLAUDE_X}}.",
+                                  f"{INPUT} It says !`date`."])
+def test_an_input_that_the_cli_changes_is_warned_of(make, task):
+    experiment = make(judge=False, inputs={"h01": task})
+    told = experiment.command("check", experiment.write_policy(), expect=0).stderr
+    line, = (line for line in told.splitlines() if "cases/h01/input.txt" in line)
+    assert line.startswith("warning")
+
+
+@pytest.mark.parametrize("task", [INPUT, f"{INPUT}\n", f"{INPUT} See $CLAUDE or `date`!"])
+def test_an_input_that_the_cli_leaves_alone_is_not_warned_of(make, task):
+    experiment = make(judge=False, inputs={"h01": task})
+    told = experiment.command("check", experiment.write_policy(), expect=0).stderr
+    assert "input.txt" not in told
+
+
 # ---- Rows ------------------------------------------------------------------------------------
 
 
@@ -179,6 +198,36 @@ def test_a_check_on_a_missing_output_never_passes(make):
                     "unknownReasons": {"malformed-output": 3}}
     printed = experiment.command("score", PLAN, expect=4).stdout
     assert "2 of 12" in printed and "3 malformed-output" in printed
+
+
+def limited(make, purpose):
+    """A policy under which the first call of a purpose is never served, and its plan."""
+    experiment = make(development=1, heldout=1, answers={("baseline", "d01"): good("d01")},
+                      script=[{"purpose": purpose, "contains": "Task d01:", "status": 429,
+                               "times": 1}])
+    return experiment.walk(until="policy"), experiment.write_plan("baseline", "development")
+
+
+@pytest.mark.parametrize("purpose", ["run", "judge"])
+def test_of_several_attempts_at_a_call_the_last_one_counts(make, purpose):
+    experiment, plan = limited(make, purpose)
+    for command in ("run", "run", "judge", "judge"):
+        experiment.command(command, plan, expect=(0, 3, 6))
+    experiment.command("score", plan, expect=0)
+    row = experiment.checks("baseline", "development")["d01", "grounded-1"]
+    assert (row["verdict"], row["reason"]) == ("pass", None)
+    assert [len(row[f"{each}Terminals"]) for each in ("run", "judge")] == [
+        1 + (purpose == "run"), 1 + (purpose == "judge")]
+
+
+@pytest.mark.parametrize("purpose, unknown", [("run", 3), ("judge", 1)])
+def test_a_call_that_was_not_served_and_may_be_repeated_is_not_called(make, purpose, unknown):
+    experiment, plan = limited(make, purpose)
+    for command in ("run", "judge")[:1 + (purpose == "judge")]:
+        experiment.command(command, plan, expect=(0, 6))
+    experiment.command("score", plan, "--accept-unknown", str(unknown), expect=4)
+    row = experiment.checks("baseline", "development")["d01", "grounded-1"]
+    assert (row["verdict"], row["reason"]) == ("unknown", "not-called")
 
 
 def test_every_row_is_in_the_denominator():

@@ -177,6 +177,12 @@ def test_line_ends_of_an_editor_change_a_warning_and_nothing_else(name):
     assert len(crlf[1]) == len(without[1]) + 1
 
 
+def test_words_behind_the_dashes_that_close_the_frontmatter_are_warned_of():
+    text = f"---\nname: {NAME}\n--- in short\n{BODY}\n"
+    problems, warnings = eval_loop.scan_skill("SKILL.md", NAME, text)
+    assert problems == [] and agree(warnings, ["3 ---"])
+
+
 @pytest.mark.parametrize("name", ["7-day-note", "n" * 64, "a", "A_b"])
 def test_any_legal_name_is_accepted_when_it_is_the_policys(name):
     text = text_of("plain").replace(NAME, name)
