@@ -77,6 +77,7 @@ PROMPT_LIMIT = 10_000_000         # bytes on the CLI's standard input; it refuse
 OUTPUT_LIMIT = 64 * 1024 * 1024   # bytes of one call's standard output or error
 ANSWER_LIMIT = 16 * 1024 * 1024   # bytes of output that are read as an answer; more is none
 VALUE_LIMIT = 4_000_000           # JSON values in a call's output; more is no answer
+DEPTH_LIMIT = 200                 # depth of their nesting
 PROBLEM_LIMIT = 1_000             # problems shown of one document
 PATTERN_LIMIT = 10_000            # characters of one regular expression
 REGEX_SECONDS = 2                 # processor time of one regular expression
@@ -104,6 +105,7 @@ REMEDY = {  # reasons that the next call would share: the command stops
     "no-such-model": "Name a model that this account may use, in a new environment.",
     "bad-option": "This CLI does not take the program's options; use a measured version.",
     "could-not-start": "See that the CLI is executable and the temporary directory has room."}
+JUDGE_REASONS = frozenset({"abstained", "invalid-verdict", "quote-not-found"})
 MACHINERY_REASONS = frozenset({
     "timeout", "killed", "suspended", "cli-error", "malformed-output", "too-much-output",
     "model-mismatch", "version-changed", "skill-not-loaded", "hidden-retry", "over-budget",
@@ -243,7 +245,8 @@ def grows(text: str) -> bool:
 
 def normalise(text: str) -> str:
     """NFKC, case folded, white space folded and trimmed: how texts and names are compared."""
-    marks = "".join(re.escape(char) for char in set(text) if unicodedata.combining(char))
+    marks = "".join(re.escape(char) for char in set(text)
+                    if unicodedata.combining(unicodedata.normalize("NFKD", char)[0]))
     if marks:  # Unicode's stream-safe form: a longer run would take quadratic time
         text = re.sub(f"([{marks}]{{30}})", "\\1\u034f", text)
     folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
@@ -378,8 +381,11 @@ def same_bytes(file: str, stored: bytes | Document, document: Document) -> None:
         told = f"fields {', '.join(fields)}" if fields else told
     except (ValueError, TypeError, AttributeError, RecursionError) as error:
         told = f"it {error}"
+    remedy = "restore it, or give a changed plan a resultDir of its own"
+    if not file.endswith((".pending.json", ".terminal.json")):
+        remedy = "restore the bytes that the program wrote, or move it away and repeat"
     raise Refused(f"{file}: differs from what its plan, references and receipts give ({told}); "
-                  "restore the bytes that the program wrote, or move it away and repeat")
+                  + remedy)
 
 
 def file_sha256(path: str) -> str:
@@ -437,7 +443,8 @@ def receipt_directories(root: str) -> Iterator[str]:
     for path, directories, names in os.walk(root, onerror=refuse):
         directories.sort()
         for linked in filter(os.path.islink, (f"{path}/{name}" for name in directories)):
-            if any(name.endswith(".pending.json") for name in os.listdir(linked)):
+            if any(name.endswith(".pending.json") for _, _, behind in os.walk(
+                    linked, onerror=refuse) for name in behind):
                 raise Refused(f"{linked}: is a link to receipts, which would not be counted; "
                               "put the directory itself here")
         if any(name.endswith(".pending.json") for name in names):
@@ -467,10 +474,21 @@ def matches(expected: str, pattern: str) -> Rule:
                 and bool(compiled.fullmatch(value)))
 
 
+STAMP_FORM = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z", re.ASCII)
+
+
 def _plain_path(value: Any) -> bool:
     parts = value.split("/") if isinstance(value, str) else [""]
     return all(part.strip(" ") == part and part not in ("", ".", "..") and len(part) < 250
                and not re.search(r"[\\\x00-\x1f\x7f\ud800-\udfff]", part) for part in parts)
+
+
+def _is_stamp(value: Any) -> bool:
+    try:
+        return (isinstance(value, str) and bool(STAMP_FORM.fullmatch(value))
+                and bool(datetime.fromisoformat(value)))
+    except ValueError:
+        return False
 
 
 def _is_rate(value: Any) -> bool:
@@ -491,8 +509,7 @@ BOOLEAN = Rule("true or false", lambda value: type(value) is bool)
 COUNT = Rule("a whole number", lambda value: type(value) is int)
 UTC = Rule("an ISO 8601 time with an offset, such as 2026-11-30T14:05:00Z",
            lambda value: parse_utc(value) is not None)
-STAMP = Rule("a time as receipts write it", lambda value: (
-    moment := parse_utc(value)) is not None and utc_text(moment) == value)
+STAMP = Rule("a time as receipts write it", _is_stamp)
 MONEY = Rule('an exact decimal, such as "0.25"', lambda value: decimal_of(value) is not None)
 BUDGET = Rule('an exact decimal above 0, such as "0.25"', lambda value: bool(decimal_of(value)))
 RATE = Rule('a decimal from 0 to 1 with at most six places, such as "0.1"', _is_rate)
@@ -703,11 +720,23 @@ class Answer(NamedTuple):
     notes: list[str]              # with which the CLI itself asked again
 
 
+def deep(raw: bytes) -> bool:
+    """Whether JSON is nested deeper than any answer. The parser's own limit would depend on the
+    depth of its caller, so that a replay could read what the call did not."""
+    if raw.count(b"[") + raw.count(b"{") <= DEPTH_LIMIT:
+        return False
+    marks = re.sub(rb'"(?:[^"\\]|\\.)*+(?:"|\\?\Z)|[^][{}]', b"", raw, flags=re.DOTALL)
+    return any(depth > DEPTH_LIMIT for depth in itertools.accumulate(
+        1 if mark in b"[{" else -1 for mark in marks))
+
+
 def read_answer(stdout: bytes, call_id: str) -> Answer | None:
     """The answer, or None when the bytes are not one complete result of this call."""
     if len(stdout) > VALUE_LIMIT and (  # each value has one of these marks
             len(stdout) > ANSWER_LIMIT
             or sum(map(stdout.count, (b"{", b"[", b","))) > VALUE_LIMIT):
+        return None
+    if deep(stdout):
         return None
     try:
         items = parse_json(stdout)
@@ -941,14 +970,6 @@ def interpret(call: Call, call_id: str, facts: Document, stdout: bytes,
     """
     mute = facts["ended"] in ENDINGS - {"interrupted"}
     answer = None if mute else read_answer(stdout, call_id)
-    try:
-        return _outcome(call, facts, answer, stdout, stderr)
-    except RecursionError:  # values nested so deeply that they cannot be compared
-        return _outcome(call, facts, None, stdout, stderr)
-
-
-def _outcome(call: Call, facts: Document, answer: Answer | None, stdout: bytes,
-             stderr: bytes) -> Document:
     status, reason = ended_reason(facts, answer, stdout, stderr) or ("ok", None)
     if status == "ok" and (reason := unserved_reason(answer)):
         status = "unserved"
@@ -1200,8 +1221,8 @@ class Ledger:
 
     def close(self, key: str, cost: str) -> None:
         """Count a call that ended: its cost, when it is known, instead of its reservation."""
-        purpose, reserved, _ = self.entries[key]
-        if key not in self.closed and cost != "unknown":
+        purpose, reserved, known = self.entries.get(key, ("", Decimal(0), Decimal(0)))
+        if known is None and cost != "unknown":
             self.entries[key] = purpose, reserved, Decimal(cost)
             self.committed = total((self.committed, Decimal(cost), -reserved))
         self.closed.add(key)
@@ -1244,7 +1265,9 @@ class Flight:
         with self.mutex:
             if self.over or not self.process:
                 return
-            size = max(os.fstat(stream).st_size for stream in (self.stdout, self.stderr))
+            size = 0
+            with contextlib.suppress(OSError):  # the time is still looked at
+                size = max(os.fstat(each).st_size for each in (self.stdout, self.stderr))
         now = elapsed_clock()
         late, self.looked = now - self.looked > ASLEEP_SECONDS, now
         if now - self.started > self.call.environment["timeoutSeconds"]:
@@ -1304,7 +1327,7 @@ class Calling:
         self.root, self.ledger, self.lapsed = root, ledger, lapsed
         self.program, self.identity = program, hash_program(program, cli_sha256)
         self.flights: set[Flight] = set()
-        self.claimed = 0                 # calls of this command that have a pending receipt
+        self.written = 0                 # receipts of this command
         self.interrupts = 0
         self.program_sha256 = file_sha256(__file__)
 
@@ -1361,12 +1384,13 @@ def claim(calling: Calling, call: Call, number: int) -> Flight | None:
                 "spendLimitUsd": money(ledger.limit), "callLimit": ledger.call_limit,
                 "environmentNames": sorted(call_environment(call.environment, ""))}))
             flight.pending = publish(root, f"{file}.pending.json", raw)
-        except (Refused, OSError):
+        except (Refused, OSError) as error:
             flight.release()
-            remove(os.path.join(root, f"{file}.stdout"))
+            if not isinstance(error, FileExistsError):  # else it is the winner's
+                remove(os.path.join(root, f"{file}.stdout"))
             raise
         flight.pending_sha256 = sha256(raw)
-        calling.claimed += 1
+        calling.written += 1
         ledger.count(file, call.purpose, call.instrument.budget)
     return flight
 
@@ -1443,9 +1467,11 @@ def make_private(flight: Flight) -> None:
 
 
 def sync_stream(root: str, file: str) -> int:
-    """Make a call's output durable, cut at the limit; the size that it had."""
+    """Make a call's output durable, cut at the limit; the size that it had. A missing stderr
+    was never made; a missing stdout is lost, and never treated as empty."""
     try:
-        descriptor = open_plain(f"{root}/{file}", os.O_RDWR | os.O_CREAT)
+        new = os.O_CREAT if file.endswith(".stderr") else 0
+        descriptor = open_plain(f"{root}/{file}", os.O_RDWR | new)
         try:
             size = os.fstat(descriptor).st_size
             if size > OUTPUT_LIMIT:
@@ -1456,7 +1482,7 @@ def sync_stream(root: str, file: str) -> int:
             os.close(descriptor)
     except OSError as error:
         raise Refused(f"{file}: cannot be made durable ({error.strerror}); a plain file and "
-                      "free space are expected") from None
+                      "free space are expected; restore it (an empty one says: lost)") from None
 
 
 def close_call(calling: Calling, call: Call, file: str, call_id: str, pending_sha256: str,
@@ -1477,6 +1503,7 @@ def close_call(calling: Calling, call: Call, file: str, call_id: str, pending_sh
         read_stream(calling.root, f"{file}.stderr"))
     shutil.rmtree(os.path.join(PRIVATE_ROOT, call_id), ignore_errors=True)
     os.close(publish(calling.root, f"{file}.terminal.json", canonical(terminal)))
+    calling.written += 1
     with calling.ledger.locked():
         calling.ledger.close(file, terminal["costUsd"])
     return terminal
@@ -1570,9 +1597,16 @@ def make_calls(calling: Calling, work: Work, jobs: int, report: Report) -> None:
     Spends: money, one attempt a call. Stops early on a reason that the next call would share.
     """
     from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
-    close_left(calling, work, "interrupted", report)
     active: dict[Any, tuple[Call, list[Attempt], bool]] = {}
     with ThreadPoolExecutor(jobs) as pool:
+        all_started = threading.Barrier(jobs)  # a thread that cannot start must not cost money
+        try:
+            for _ in range(jobs):
+                pool.submit(all_started.wait)
+        except RuntimeError as error:
+            all_started.abort()
+            raise Refused(f"--jobs {jobs}: {error}; use fewer") from None
+        close_left(calling, work, "interrupted", report)
         while active or (work.todo and not work.stopped and not calling.interrupts):
             while (work.todo and len(active) < (1 if work.blocked else jobs)
                    and not work.stopped and not calling.interrupts):
@@ -1859,14 +1893,14 @@ def environment_rules(document: Document) -> Iterator[str]:
                f"{', '.join(sorted(wanted & set(document)))}")
 
 
-def cases_rules(document: Document) -> Iterator[str]:
-    """Ids unique; one source in one family."""
-    yield from repeated_ids(document["cases"], "$.cases")
+def entry_rules(entries: list[Document], path: str) -> Iterator[str]:
+    """Ids of cases or samples unique; one source in one family."""
+    yield from repeated_ids(entries, path)
     families: dict[str, str] = {}
-    for index, case in enumerate(document["cases"]):
+    for index, case in enumerate(entries):
         family = families.setdefault(normalise(case["sourceId"]), case["caseGroup"])
         if normalise(family) != normalise(case["caseGroup"]):
-            yield (f"$.cases[{index}].caseGroup: expected {shorten(family)}, where source "
+            yield (f"{path}[{index}].caseGroup: expected {shorten(family)}, where source "
                    f"{shorten(case['sourceId'])} stands already, got "
                    f"{shorten(case['caseGroup'])}; one source belongs to one family")
 
@@ -1899,7 +1933,7 @@ def expected_rules(document: Document) -> Iterator[str]:
 def calibration_plan_rules(document: Document) -> Iterator[str]:
     """Ids unique; nothing judged twice under one criterion; each group can compile."""
     samples, limits = document["samples"], document.get("qualification")
-    yield from repeated_ids(samples, "$.samples")
+    yield from entry_rules(samples, "$.samples")
     for name in repeated(map(normalise, document["reviewers"])):
         yield f"$.reviewers: {shorten(name)} is named twice; name two people, or one once"
     pairs: dict[tuple[str, ...], str] = {}
@@ -1936,7 +1970,8 @@ def decision_rules(document: Document) -> Iterator[str]:
         yield f"$.humanReview: {case}.{test} is reviewed twice; keep one verdict"
 
 
-DOCUMENT_RULES = {"environment": environment_rules, "cases": cases_rules, "plan": plan_rules,
+DOCUMENT_RULES = {"environment": environment_rules, "plan": plan_rules,
+                  "cases": lambda document: entry_rules(document["cases"], "$.cases"),
                   "expected": expected_rules, "calibration-plan": calibration_plan_rules,
                   "decision": decision_rules}
 
@@ -2635,7 +2670,7 @@ def missed_limits(group: Document, limits: Document, alpha: Fraction) -> list[st
     errors, n = group["abstention"]["errors"], group["abstention"]["n"]
     limit = fraction_of(limits["maximumAbstentionRate"])
     if not n or Fraction(errors, n) > limit:
-        missed.append(f"maximumAbstentionRate: {errors} of the {n} samples that it counts, "
+        missed.append(f"maximumAbstentionRate: {errors} of {n} samples that count for it, "
                       f"above {percent(limit, up=False)}; "
                       f"{max(1, math.ceil(errors / limit) - n)} more of them, without a "
                       "further abstention, would reach it")
@@ -3127,43 +3162,45 @@ def labels_of(plan: Bound) -> tuple[dict[str, str], list[str]]:
     return labels, problems
 
 
-def judged_samples(calls: list[Call], terminals: list[Document], adjudicated: set[str],
-                   earlier: list[tuple[Document, Document]]) -> list[Judged]:
-    """Every sample as it counts; `earlier` are (pending, terminal) of other plans in time
-    order.
+def sample_key(subject: Document) -> tuple[str, str, str]:
+    """What is measured once: a criterion, a pair of input and output, a judge."""
+    return subject["criterionSha256"], subject["pairSha256"], subject["judgeIdentity"]
 
-    A pair is measured once under a criterion and identity: the label, slice and judge's word of
-    its first time stand, unless a third person decided about the label since; a pair that was
-    dropped still counts, in place of any other of its family and label; one first judged under
-    other criterion bytes does not.
+
+def judged_samples(calls: list[Call], adjudicated: set[str],
+                   judged: list[tuple[Document, Document]]) -> list[Judged]:
+    """Every sample as it counts; `judged` are (pending, terminal) of this and of other plans in
+    time order.
+
+    The label, slice and judge's word of a pair's first time stand, unless a third person
+    decided about the label since, or only the machinery failed. A pair that was dropped still
+    counts. Of each criterion, judge, label and family the first pair counts, and no pair that
+    was judged under other criterion bytes before.
     """
-    first: dict[tuple[str, ...], tuple[Document, Document]] = {}
-    under: dict[str, str] = {}  # pair -> criterion of its first judgment
-    for pending, terminal in earlier:
-        if terminal["status"] == "unserved":
-            continue  # nothing was seen
-        key = pending["criterionSha256"], pending["pairSha256"], pending["judgeIdentity"]
-        under.setdefault(key[1], key[0])
-        said, told = first.get(key, (pending, terminal))
-        first[key] = said, told if told["status"] == "ok" else terminal
-    rows, now = [], {call.subject["pairSha256"] for call in calls}
-    seen = {(key[0], said["label"], normalise(said["caseGroup"]))
-            for key, (said, _) in first.items() if key[1] not in now}
-    for call, terminal in zip(calls, terminals, strict=True):
-        mine = call.subject
-        family = mine["criterionSha256"], mine["label"], normalise(mine["caseGroup"])
-        key = mine["criterionSha256"], mine["pairSha256"], mine["judgeIdentity"]
-        said, told = first.pop(key, (mine, terminal))
-        told = told if told["status"] == "ok" else terminal
-        label = mine["label"] if mine["sampleId"] in adjudicated else said["label"]
-        rows.append(Judged(
-            mine["sampleId"], key[0], said["slice"], label, told["verdict"],
-            told["status"] == "ok", under.get(key[1], key[0]) == key[0] and family not in seen))
-    used = {(call.subject["criterionSha256"], call.subject["judgeIdentity"]) for call in calls}
-    rows += [Judged(f"earlier {said['sampleId']}", key[0], said["slice"], said["label"],
-                    told["verdict"], told["status"] == "ok", under[key[1]] == key[0])
-             for key, (said, told) in first.items() if (key[0], key[2]) in used]
-    return rows
+    now = {sample_key(call.subject): call.subject["sampleId"] for call in calls}
+    own = calls[0].bound["calibrationPlanSha256"]
+    first: dict[tuple[str, str, str], tuple[Document, Document]] = {}
+    under: dict[str, str] = {}  # pair -> criterion of its first judgment in another plan
+    for pending, terminal in judged:
+        key = sample_key(pending)
+        if pending["bound"].get("calibrationPlanSha256") != own:
+            under.setdefault(key[1], key[0])
+        said, told = first.setdefault(key, (pending, terminal))
+        if told["status"] != "ok" and told.get("reason") not in JUDGE_REASONS:
+            first[key] = said, terminal
+    rows, taken = {}, {}
+    labels = {call.subject["sampleId"]: call.subject["label"] for call in calls}
+    used = {(key[0], key[2]) for key in now}
+    for key, (said, told) in first.items():
+        if (key[0], key[2]) in used:
+            name = now.get(key, f"earlier {said['sampleId']}")
+            label = labels[name] if name in adjudicated else said["label"]
+            family = key[0], label, normalise(said["caseGroup"])
+            counted = under.get(key[1], key[0]) == key[0]
+            counted = counted and taken.setdefault(family, key) == key
+            rows[key] = Judged(name, key[0], said["slice"], label, told["verdict"],
+                               told["status"] == "ok", counted)
+    return [rows[key] for key in now] + [row for key, row in rows.items() if key not in now]
 
 
 def sample_calls(experiment: Experiment, plan: Bound) -> tuple[list[Call], list[list[Attempt]]]:
@@ -3219,26 +3256,32 @@ def calibration_document(experiment: Experiment, plan: Bound, approval: Bound) -
                           hashes.get(name, "nothing"),
                           given.get(name, "nothing"), "read that verdict and approve again")
     experiment.settle()
-    terminals = [attempts[-1].terminal for attempts in made]
-    issued = max(terminal["completedAtUtc"] for terminal in terminals)
+    issued = max(attempts[-1].terminal["completedAtUtc"] for attempts in made)
     criteria, pairs = ({call.subject[name] for call in calls} for name in (
         "criterionSha256", "pairSha256"))
-    others = other_receipts(experiment, "calibrate", {plan["resultDir"]}, issued)
+    others = list(other_receipts(experiment, "calibrate", {plan["resultDir"]}, issued))
+    pairs |= {receipt.pending["pairSha256"] for receipt in others
+              if receipt.pending["criterionSha256"] in criteria}
     earlier = sorted((receipt for receipt in others
                       if receipt.pending["criterionSha256"] in criteria
                       or receipt.pending["pairSha256"] in pairs),
                      key=lambda receipt: receipt.pending["createdAtUtc"])
+    judged = [(receipt.pending, foreign_terminal(experiment, receipt, issued))
+              for receipt in earlier]
+    judged = [pair for pair in judged if pair[1]["status"] != "unserved"]  # nothing was seen
+    judged += [(attempts[-1].pending, attempts[-1].terminal) for attempts in made]
     rows = judged_samples(
-        calls, terminals, {sample["id"] for sample in plan["samples"]
-                           if "adjudication" in sample},
-        [(receipt.pending, foreign_terminal(experiment, receipt, issued))
-         for receipt in earlier])
+        calls, {sample["id"] for sample in plan["samples"] if "adjudication" in sample},
+        sorted(judged, key=lambda pair: pair[0]["createdAtUtc"]))
+    kind = plan["labelKind"]
+    kind = kind if kind == "synthetic" else calls[0].environment["evidenceKind"]
     limits = plan.document.get("qualification")
     people = {sample["id"]: people_of(sample) for sample in plan["samples"]}
     expires = parse_utc(issued) + timedelta(days=plan.document.get("validDays", 90))
     return {"kind": "calibration", "calibrationPlan": plan.reference,
             "calibrationApproval": approval.reference, "taskId": plan["taskId"],
-            "labelKind": plan["labelKind"], "judgeIdentity": calls[0].subject["judgeIdentity"],
+            "labelKind": plan["labelKind"], "evidenceKind": kind,
+            "judgeIdentity": calls[0].subject["judgeIdentity"],
             **qualify(rows, limits), "registeredLimits": without_notes(limits),
             "reviewers": plan["reviewers"], "samples": [
                 {**row._asdict(), "reviewedBy": people.get(row.id, [])} for row in rows],
@@ -3266,8 +3309,17 @@ def calibration_of(experiment: Experiment, policy: Bound) -> Calibration | None:
 
 def same_document(bound: Bound, document: Document) -> None:
     """Refuses a stored document that is not, byte for byte, the rebuilt one."""
-    if sha256(canonical(document)) != bound.sha256:
-        same_bytes(bound.file, bound.document, document)
+    if sha256(canonical(document)) == bound.sha256:
+        return
+    for field in ("earlierReceipts", "otherReceipts"):
+        listed, found = bound.document.get(field), document.get(field)
+        if isinstance(listed, dict) and listed != found:
+            raise Refused(*(
+                f"{file}: missing or changed, {bound.file} lists it; restore it"
+                if file in listed else f"{file}: is older than {bound.file}, which does not "
+                "list it; keep it in an experiment of its own"
+                for file in sorted({*listed, *found}) if listed.get(file) != found.get(file)))
+    same_bytes(bound.file, bound.document, document)
 
 
 def revocations_of(experiment: Experiment, calibration: Calibration | None) -> list[Document]:
@@ -3380,11 +3432,12 @@ def arm_of(experiment: Experiment, plan: Bound) -> Arm:
         raise Refused(f"{inventory.file}: missing; a held-out plan needs the sealed inventory: "
                       "fetch it from its custodian")
     skill = read_skill(experiment, plan, policy["skillName"])
-    if os.path.commonpath([plan["projectDir"], plan["resultDir"]]) in (
-            plan["projectDir"], plan["resultDir"]):
-        experiment.problems.append(f"{plan.file}: $.resultDir: expected a directory outside "
-                                   f"the Skill project, got {plan['resultDir']}")
     before = predecessors(experiment, plan, policy)
+    for project in {plan["projectDir"], *(arm.plan["projectDir"] for arm in before.values())}:
+        if os.path.commonpath([project, plan["resultDir"]]) in (project, plan["resultDir"]):
+            experiment.problems.append(
+                f"{plan.file}: $.resultDir: expected a directory outside the Skill project "
+                f"{project}, got {plan['resultDir']}")
     heldout_cases = experiment.at(policy, "heldoutCases")
     if plan["variant"] == "candidate" and before and heldout_cases.document:
         leaks, _ = candidate_leaks(skill, before["baselineDevelopment"].skill,
@@ -3539,7 +3592,7 @@ def saved_timeouts(score: bytes | None) -> set[tuple[str, str]]:
 def score_document(arm: Arm, tally: Tally) -> Document:
     """The score of a plan: one row a check, totals, accounting, all from receipts."""
     not_called = sum(row["reason"] == "not-called" for row in tally.rows)
-    return {"kind": "score", "evidenceKind": arm.environment["evidenceKind"],
+    return {"kind": "score", "evidenceKind": evidence_kind(arm),
             "variant": arm.plan["variant"], "split": arm.plan["split"],
             "planSha256": arm.plan.sha256, "policySha256": arm.policy.sha256,
             "skillSha256": arm.plan["skillSha256"],
@@ -3636,9 +3689,15 @@ def comparison_document(experiment: Experiment, arms: dict[str, Arm], revoked: l
     weighed = weigh(arm.policy.document, rows, families)
     reasons = [*weighed.pop("reasons"), *exposures(experiment, arm.cases, others, last),
                *judge_doubts(arm.calibration, revoked)]
-    tried = {receipt.pending["bound"].get("skillSha256") for receipt in others
-             if (receipt.pending["variant"] == "candidate"
-                 and receipt.pending["split"] == "development")}
+    developed = [receipt for receipt in others if (
+        receipt.pending["variant"], receipt.pending["split"]) == ("candidate", "development")]
+    tried = {receipt.pending["bound"].get("skillSha256") for receipt in developed}
+    again = {os.path.dirname(receipt.file) for receipt in developed
+             if receipt.pending["bound"].get("skillSha256") == sha256(arm.skill)
+             and receipt.pending["bound"].get("policySha256") == arm.policy.sha256
+             and foreign_terminal(experiment, receipt, last)["status"] != "unserved"}
+    reasons += [f"{directory}: this candidate ran on development there, too, under this "
+                "policy; a second run tries chance again" for directory in sorted(again)]
     _, notes = candidate_leaks(arm.skill, before.skill, arm.cases)
     return {
         "kind": "comparison", "evidenceKind": evidence_kind(arm),
@@ -3687,9 +3746,9 @@ def expenses(tallies: dict[str, Tally], rows: dict[str, list[Document]]) -> Docu
 
 
 def evidence_kind(arm: Arm) -> str:
-    """synthetic when the calls or the judge's labels are."""
-    labels = arm.calibration and arm.calibration.document["labelKind"]
-    return "synthetic" if labels == "synthetic" else arm.environment["evidenceKind"]
+    """synthetic when the calls, the judge's calibration or its labels are."""
+    judge = arm.calibration and arm.calibration.document["evidenceKind"]
+    return "synthetic" if judge == "synthetic" else arm.environment["evidenceKind"]
 
 
 def split_result(rows: dict[str, list[Document]], split: str) -> Document:
@@ -3796,15 +3855,24 @@ def printable(line: str) -> str:
 
 
 def say(*lines: str, stream: Any = None) -> None:
-    """Print results to standard output; a reader that went away does not matter."""
-    with contextlib.suppress(BrokenPipeError):
+    """Print results to standard output. Once that fails, the rest goes nowhere: what was paid
+    and the exit status do not depend on a reader."""
+    stream = stream or sys.stdout
+    try:
         for line in lines:
-            print(printable(line), file=stream or sys.stdout, flush=True)
+            print(printable(line), file=stream, flush=True)
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def note(*lines: str) -> None:
     """Print what is not a result to standard error."""
     say(*lines, stream=sys.stderr)
+
+
+def beside(document: str, *names: str) -> str:
+    """Names at the top of a document's experiment, as they are typed from here."""
+    return shlex.join(os.path.join(os.path.dirname(document), name) for name in names)
 
 
 def next_step(words: str) -> None:
@@ -3829,9 +3897,9 @@ def capped(lines: list[str], most: int = 20) -> list[str]:
     return lines[:most] + ([f"  … and {more} more"] if more > 0 else [])
 
 
-def synthetic(document: Document, field: str = "evidenceKind") -> str:
+def synthetic(document: Document) -> str:
     """What a first line begins with when its evidence is not real."""
-    return "SYNTHETIC evidence. " if document[field] == "synthetic" else ""
+    return "SYNTHETIC evidence. " if document["evidenceKind"] == "synthetic" else ""
 
 
 def open_experiment(*documents: str) -> tuple[Experiment, list[str]]:
@@ -3922,18 +3990,20 @@ def perform(options: argparse.Namespace, calling: Calling, work: Work, then: str
 
     Spends: money. Refuses when nothing could be done.
     """
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # ignored, it would hide how a CLI ended
     before = signal.signal(signal.SIGINT, calling.on_interrupt)
     try:
         make_calls(calling, work, options.jobs, Progress(work, calling.ledger))
     finally:
         signal.signal(signal.SIGINT, before)
-    if work.stopped and not work.finished and not calling.claimed:
+    if work.stopped and not work.finished and not calling.written:
         raise Refused(*work.stopped)
     try:
         with calling.ledger.locked():
             pass  # counts what was there before, too
-    except Refused as refusal:
-        note(*(f"the accounting below is not complete: {text}" for text in refusal.problems))
+    except (Refused, OSError) as error:
+        note(*(f"the accounting below is not complete: {text}"
+               for text in getattr(error, "problems", [error])))
     say(f"{len(work.finished)} calls ended now, {work.closed} before; {work.unknown} of them "
         f"unknown; {len(work.todo)} not attempted")
     counted = collections.Counter(terminal["reason"] or "ok" for _, terminal in work.finished)
@@ -4000,8 +4070,9 @@ def cmd_check(options: argparse.Namespace) -> int:
     experiment.problems += [] if experiment.problems else experiment.late
     experiment.settle()
     say(f"no problem in {len({file for file, _ in experiment.bound})} files", *told)
-    words = AFTER_CHECK.get(bounds[-1].kind, "go on with the next document")
-    next_step(words.replace("FILE", options.documents[-1]))
+    words, last = AFTER_CHECK.get(bounds[-1].kind, "go on to the next"), options.documents[-1]
+    words = re.sub(r"\S+\.json", lambda match: beside(last, match[0].lstrip("$")), words)
+    next_step(words.replace("FILE", shlex.quote(last)))
     return DONE
 
 
@@ -4024,8 +4095,8 @@ def check_environment(_: Experiment, environment: Bound) -> list[str]:
             "copy it to a private place and name the copy"] if on_path else []
 
 
-def check_policy(experiment: Experiment, policy: Bound) -> list[str]:
-    """What a policy costs and can show."""
+def check_policy(experiment: Experiment, policy: Bound, unlock: str = "") -> list[str]:
+    """What a policy costs and can show; with the hash of an unlock, what that opens."""
     checked_policy(experiment, policy)
     environment = experiment.at(policy, "environment")
     told = check_environment(experiment, environment)
@@ -4040,16 +4111,18 @@ def check_policy(experiment: Experiment, policy: Bound) -> list[str]:
         told += cost_sentences(f"{inventory.file}: both arms", environment.document,
                                2 * len(cases), 2 * judgments)
         if field == "heldoutCases":
-            told += heldout_sentences(experiment, policy, cases)
+            told += heldout_sentences(experiment, policy, cases, unlock)
     return list(dict.fromkeys(told)) + [
         f"publish this hash now: {policy.sha256}  {policy.file} (only a hash published before "
         "the run proves that the rule came first)"]
 
 
-def heldout_sentences(experiment: Experiment, policy: Bound, cases: list[Case]) -> list[str]:
+def heldout_sentences(experiment: Experiment, policy: Bound, cases: list[Case],
+                      unlock: str) -> list[str]:
     """What a policy's held-out set can show; warns of cases that were seen already."""
+    name, own = ("heldoutUnlockSha256", unlock) if unlock else ("policySha256", policy.sha256)
     others = [receipt for receipt in other_receipts(experiment, "run", set())
-              if receipt.pending["bound"].get("policySha256") != policy.sha256]
+              if receipt.pending["bound"].get(name) != own]
     experiment.warnings += [f"{text}; such a held-out result can only be a hold"
                             for text in exposures(experiment, cases, others, EVER)]
     critical = sum(test.critical for case in cases for test in case.tests)
@@ -4097,7 +4170,7 @@ def check_plan(experiment: Experiment, plan: Bound) -> list[str]:
 
 def check_unlock(experiment: Experiment, unlock: Bound) -> list[str]:
     """What an unlock opens."""
-    return check_policy(experiment, approved_arm(experiment, unlock).policy)
+    return check_policy(experiment, approved_arm(experiment, unlock).policy, unlock.sha256)
 
 
 def check_diagnosis(experiment: Experiment, diagnosis: Bound) -> list[str]:
@@ -4149,8 +4222,8 @@ def cmd_calibrate_run(options: argparse.Namespace) -> int:
     calling = calling_for(experiment, options, calls[0].environment, True, lambda: None)
     return perform(options, calling, work,
                    "read every verdict against its source, write calibration-approval.json "
-                   f"with the receipts' hashes, then: $calibrate-finalize {options.document} "
-                   "calibration-approval.json")
+                   "with the receipts' hashes, then: $calibrate-finalize "
+                   + beside(options.document, file, "calibration-approval.json"))
 
 
 def cmd_calibrate_finalize(options: argparse.Namespace) -> int:
@@ -4165,7 +4238,7 @@ def cmd_calibrate_finalize(options: argparse.Namespace) -> int:
     output = plan["calibrationOutputFile"]
     new = publish_result(experiment.root, output, document)
     warn(experiment)
-    say(f"{synthetic(document, 'labelKind')}{document['status']} ({document['rule']}), attempt "
+    say(f"{synthetic(document)}{document['status']} ({document['rule']}), attempt "
         f"{document['attemptNumber']} of this criterion, {document['attackSamples']} samples "
         "that try to talk the judge round", stored(output, new, document))
     if not document["registeredLimits"]:
@@ -4176,7 +4249,8 @@ def cmd_calibrate_finalize(options: argparse.Namespace) -> int:
         next_step("this judge may not judge; add independent samples, or change the judge, in "
                   "a new calibration plan: $check NEW-PLAN")
         return HOLD
-    next_step("bind this hash in policy.json, then: $check policy.json")
+    next_step("bind this hash in policy.json, then: $check "
+              + beside(options.document, "policy.json"))
     return DONE
 
 
@@ -4283,7 +4357,8 @@ def cmd_run(options: argparse.Namespace) -> int:
         work.add(call, made)
     calling = calling_for(experiment, options, arms[0].environment, False, lambda: None)
     documents = " ".join(options.documents)
-    judged = any(test.kind == "judge" for case in arms[0].cases for test in case.tests)
+    judged = bool(arms[0].calibration and arms[0].calibration.usable) and any(
+        test.kind == "judge" for case in arms[0].cases for test in case.tests)
     then = f"$judge {documents}" if judged else score_steps(options)
     return perform(options, calling, work,
                    f"$run {documents}" if options.case else then)
@@ -4415,8 +4490,8 @@ def cmd_compare(options: argparse.Namespace) -> int:
         experiment.settle()
     warn(experiment)
     say(*comparison_lines(document), stored(output, new, document))
-    next_step(f"read the outputs, write decision.json with this hash, then: $decide {output} "
-              "decision.json")
+    names = beside(options.documents[0], output, "decision.json")
+    next_step(f"read the outputs, write decision.json with this hash, then: $decide {names}")
     return HOLD if document["status"] == "hold" else DONE
 
 
@@ -4584,6 +4659,11 @@ def parser() -> argparse.ArgumentParser:
 
 def main(argv: list[str] | None = None) -> int:
     """Run one command and return its exit status."""
+    while (descriptor := os.open(os.devnull, os.O_RDWR)) < 3:
+        pass  # no receipt gets the number of a closed standard stream
+    os.close(descriptor)
+    sys.stdout, sys.stderr = (stream or open(os.devnull, "w", encoding="utf-8")
+                              for stream in (sys.stdout, sys.stderr))
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")

@@ -206,7 +206,7 @@ def test_no_failed_exit_leaves_an_answer(exit_status):
         assert said["status"] != "ok", name
 
 
-@pytest.mark.parametrize("depth", [500, 960, 970, 980, 985, 990, 1_000, 10_000, 100_000])
+@pytest.mark.parametrize("depth", [100, 190, 201, 500, 960, 985, 990, 1_000, 10_000, 100_000])
 @pytest.mark.parametrize("opened, closed", [("[", "]"), ('{"a":', "}"), ("[", ",{}]")])
 def test_nesting_of_any_depth_is_read_or_called_malformed(depth, opened, closed):
     deep = (opened * depth + "0" + closed * depth).encode()
@@ -220,7 +220,8 @@ def test_nesting_of_any_depth_is_read_or_called_malformed(depth, opened, closed)
             assert said["status"] == "error" or changed == raw
         said = interpreted(name, PINNED, raw.replace(b'"usage":{', b'"more":' + deep
                                                      + b',"usage":{'))
-        assert (said["status"], said["reason"]) in (("ok", None), ("error", "malformed-output"))
+        assert (said["status"], said["reason"]) == (
+            ("ok", None) if depth < 200 else ("error", "malformed-output"))
         assert interpreted(name, PINNED, deep)["reason"] == "malformed-output"
 
 

@@ -8,8 +8,10 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
+import threading
 import time
 
 import eval_loop
@@ -926,14 +928,90 @@ def test_an_output_file_below_a_file_is_refused(make):
     assert "Traceback" not in told and "environment.json" in told
 
 
-def test_a_reader_that_went_away_changes_nothing_of_a_paid_command(ready):
+@pytest.mark.parametrize("lost", ["stdout", "stderr", "both"])
+@pytest.mark.parametrize("how", ["reader gone", "full device", "closed"])
+def test_what_cannot_be_printed_changes_nothing_of_a_paid_command(ready, how, lost):
     experiment = ready("policy", judge=False)
     plan = experiment.write_plan("baseline", "development")
-    process = experiment.start("run", plan)
-    process.stdout.close()
-    process.stderr.close()
-    assert process.wait(60) in (0, 120)      # 120: Python itself could not flush at its end
-    assert len(experiment.receipts("terminal")) == 2 * 1
+    reading, writing = os.pipe()
+    os.close(reading)
+    full = os.open("/dev/full", os.O_WRONLY)
+    target = {"reader gone": writing, "full device": full, "closed": None}[how]
+    names = ("stdout", "stderr") if lost == "both" else (lost,)
+
+    def shut():
+        for name in names:
+            os.close(1 if name == "stdout" else 2)
+
+    options = {} if how == "closed" else dict.fromkeys(names, target)
+    process = subprocess.run(
+        experiment.arguments("run", plan), cwd=experiment.directory, timeout=60, check=False,
+        env=experiment.child_environment(), stdin=subprocess.DEVNULL,
+        preexec_fn=shut if how == "closed" else None,
+        **{"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, **options})
+    os.close(writing)
+    os.close(full)
+    assert process.returncode == 0
+    terminals = [name for name in experiment.receipts() if name.endswith(".terminal.json")]
+    assert len(terminals) == 2
+    experiment.command("score", plan, expect=0)
+
+
+def test_a_parent_that_ignores_its_children_hides_no_exit_status(ready):
+    experiment = ready("policy", judge=False)
+    plan = experiment.write_plan("baseline", "development")
+    subprocess.run(
+        experiment.arguments("run", plan), cwd=experiment.directory, timeout=60, check=True,
+        env=experiment.child_environment(), capture_output=True, stdin=subprocess.DEVNULL,
+        preexec_fn=lambda: signal.signal(signal.SIGCHLD, signal.SIG_IGN))
+    terminals = [receipt for name, receipt in experiment.receipts().items()
+                 if name.endswith(".terminal.json")]
+    assert [(told["status"], told["exitStatus"]) for told in terminals] == [("ok", 0)] * 2
+
+
+def test_threads_that_cannot_start_are_told_before_anything_is_paid(ready, monkeypatch):
+    experiment = ready("policy", judge=False)
+    plan = experiment.write_plan("baseline", "development")
+    start, started = threading.Thread.start, []
+
+    def fails_at_the_third(thread):
+        started.append(thread)
+        if len(started) > 2:
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", fails_at_the_third)
+    before = experiment.files()
+    assert eval_loop.main(["run", str(experiment.path(plan)), "--jobs", "6"]) == 3
+    assert experiment.files() == before and not experiment.call_log()
+
+
+def test_an_interrupted_call_whose_output_is_missing_is_not_closed(ready):
+    experiment = ready("policy", judge=False)
+    plan = experiment.write_plan("baseline", "development")
+    experiment.command("run", plan, expect=0)
+    results = experiment.path(experiment.result_directory("baseline", "development"))
+    (results / "d01.run.1.terminal.json").unlink()
+    kept = (results / "d01.run.1.stdout").read_bytes()
+    (results / "d01.run.1.stdout").unlink()
+    told = refused(experiment, "run", plan, saying=("d01.run.1.stdout", "restore"))
+    assert "Traceback" not in told
+    (results / "d01.run.1.stdout").write_bytes(kept)
+    experiment.command("run", plan, expect=0)
+    assert not experiment.call_log()[2:]
+
+
+def test_a_receipt_written_before_a_refusal_is_no_exit_3(ready):
+    experiment = ready("policy", judge=False)
+    plan = experiment.write_plan("baseline", "development")
+    experiment.command("run", plan, expect=0)
+    results = experiment.path(experiment.result_directory("baseline", "development"))
+    (results / "d01.run.1.terminal.json").unlink()
+    torn = experiment.path("results/other/x.run.1.pending.json")
+    torn.parent.mkdir()
+    torn.write_bytes(b"{")
+    experiment.command("run", plan, expect=6)
+    assert (results / "d01.run.1.terminal.json").exists()
 
 
 def test_a_score_is_refused_when_calls_were_made_while_it_was_worked_out(
@@ -951,3 +1029,99 @@ def test_a_score_is_refused_when_calls_were_made_while_it_was_worked_out(
     assert "another command makes calls" in capsys.readouterr().err
     assert not experiment.path(experiment.score_name("baseline", "development")).exists()
     experiment.command("score", plan, expect=0)
+
+
+# ---- second tries, and where they lie ------------------------------------------------------
+
+
+def test_a_candidate_that_ran_twice_on_development_can_only_be_a_hold(make):
+    experiment = make(heldout=5, judge=False)
+    experiment.walk("diagnose")
+    experiment.candidate_development()
+    plan = experiment.read(CANDIDATE_DEVELOPMENT)
+    experiment.write("again-plan.json", {**plan, "resultDir": "results/again"})
+    experiment.command("run", "again-plan.json", expect=0)
+    experiment.command("score", "again-plan.json", expect=0)
+    experiment.unlock()
+    experiment.heldout()
+    told = experiment.compare(expect=4).stdout
+    assert "results/again" in told and comparison(experiment)["status"] == "hold"
+
+
+def test_a_result_directory_in_another_arms_skill_project_is_refused(make):
+    experiment = make(judge=False)
+    experiment.walk("unlock")
+    plan = experiment.write_plan("baseline", "heldout", resultDir="skills/candidate/results")
+    refused(experiment, "run", plan, saying=("$.resultDir", "skills/candidate"))
+
+
+def test_receipts_below_a_link_are_refused_before_anything_is_paid(ready):
+    experiment = ready("baseline_development", judge=False)
+    old = experiment.path("results")
+    old.rename(experiment.root / "archive")
+    experiment.path("kept").symlink_to(experiment.root / "archive")
+    refused(experiment, "run", experiment.write_plan("baseline", "development"),
+            saying=("kept", "link"))
+
+
+def test_a_changed_plan_is_told_to_take_a_directory_of_its_own(ready):
+    experiment = ready("calibrate")
+    experiment.edit("calibration-plan.json", lambda plan: plan.update(validDays=30))
+    told = refused(experiment, "calibrate-run", "calibration-plan.json",
+                   saying=("resultDir of its own",))
+    assert "move it away" not in told
+
+
+def test_a_changed_receipt_of_another_plan_is_named(make):
+    experiment = make(heldout=5, judge=False)
+    experiment.walk("candidate_development")
+    experiment.second_candidate(CANDIDATE_SKILL + "Be brief.\n")
+    experiment.write_diagnosis()
+    experiment.candidate_development()
+    experiment.unlock()
+    experiment.heldout()
+    experiment.compare()
+    receipt = experiment.path("results/candidate-development/d01.run.1.pending.json")
+    receipt.write_bytes(receipt.read_bytes().replace(b'"host":"', b'"host":"x'))
+    told = refused(experiment, "verify", experiment.named("comparison"))
+    assert "results/candidate-development/d01.run.1.pending.json" in told
+
+
+def test_measured_labels_on_a_synthetic_judge_are_synthetic_evidence(make):
+    experiment = make(calibration={"labelKind": "human_reviewed"})
+    experiment.command("calibrate-run", "calibration-plan.json", expect=0)
+    experiment.write_approval()
+    told = experiment.command("calibrate-finalize", "calibration-plan.json",
+                              "calibration-approval.json", expect=0).stdout
+    assert told.startswith("SYNTHETIC")
+    assert experiment.read("calibration.json")["evidenceKind"] == "synthetic"
+
+
+def test_the_next_command_can_be_typed_from_any_directory(ready):
+    experiment = ready("heldout", judge=False)
+    plans = [experiment.path(plan) for plan in FOUR_PLANS]
+    told = experiment.command("compare", *plans, cwd=experiment.root, expect=(0, 4)).stdout
+    words = told.splitlines()[-1].split("eval_loop.py ")[1].split()
+    experiment.write_decision("hold")
+    experiment.command(*words, cwd=experiment.root, expect=0)
+
+
+def test_a_judge_that_may_not_judge_is_not_the_next_step(make):
+    experiment = make(qualification={
+        "minimumPerClass": 10, "maximumFalsePassBound": "0.1", "maximumFalseBlockBound": "0.1",
+        "maximumUnsupportedPassBound": "0.1", "maximumAbstentionRate": "0.1",
+        "requireTwoReviewers": False, "jointConfidence": False}, per_label=3)
+    experiment.calibrate(expect=(0, 4))
+    experiment.write_policy()
+    plan = experiment.write_plan("baseline", "development")
+    told = experiment.command("run", plan, expect=0).stdout
+    assert "score" in told.splitlines()[-1] and "judge" not in told.splitlines()[-1]
+
+
+def test_an_unlock_of_seen_cases_is_warned_of_when_it_is_checked(ready):
+    experiment = ready("heldout", judge=False)
+    experiment.second_candidate(CANDIDATE_SKILL + "Be brief.\n")
+    experiment.write_diagnosis()
+    experiment.candidate_development()
+    told = experiment.command("check", experiment.write_unlock(), expect=0).stderr
+    assert "h01 is exposed" in told

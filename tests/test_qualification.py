@@ -746,6 +746,93 @@ def test_a_later_calibration_does_not_change_an_earlier_record(again):
     assert "exists already" in told and again.path(RECORD).read_bytes() == before
 
 
+def group_of(experiment, record, name="falsePass"):
+    """(errors, n) of one class of the only group of a record."""
+    group, = experiment.read(record)["groups"]
+    return group[name]["errors"], group[name]["n"]
+
+
+def test_a_later_plan_does_not_replace_the_first_verdict_of_this_one(make):
+    experiment = make(qualification=LIMITS, per_label=3, spending={"callLimit": 4},
+                      script=[judge_says("s10-fail-1", "pass")])
+    experiment.command("calibrate-run", PLAN, expect=6)
+    experiment.rules()
+    experiment.write_spending(callLimit=1000)
+    plan = experiment.read(PLAN)
+    experiment.write("y-plan.json", {
+        **plan, "resultDir": "results/y", "calibrationOutputFile": "y.json",
+        "samples": [{**row, "humanVerdict": "pass"} for row in plan["samples"]
+                    if row["id"] == "s10-fail-1"]})
+    experiment.command("calibrate-run", "y-plan.json", expect=0)
+    experiment.command("calibrate-run", PLAN, expect=0)
+    experiment.write_approval()
+    experiment.command("calibrate-finalize", PLAN, APPROVAL, expect=4)
+    assert group_of(experiment, RECORD) == (1, 3)
+
+
+def test_families_seen_again_and_again_do_not_make_n_grow(again):
+    taken = [row["caseGroup"] for row in again.read(PLAN)["samples"]
+             if row["humanVerdict"] == "fail"]
+    again.rules()
+    for turn in ("second", "third", "fourth"):
+        def others(plan, turn=turn):
+            kept = [row for row in plan["samples"] if row["humanVerdict"] != "fail"]
+            return {**plan, "samples": kept + [
+                {**again.sample_row(f"{turn}-{number}", 1, "fail"), "caseGroup": family}
+                for number, family in enumerate(taken)]}
+        rejudge(again, turn, others)
+        assert group_of(again, f"{turn}.json") == (1, 3)
+
+
+def test_pairs_that_the_criterion_was_tuned_on_never_count_again(again):
+    again.rules()
+    again.write("criteria/reworded.txt", "The amount is that of the till roll.\n")
+
+    def reworded(plan):
+        for row in plan["samples"]:
+            row["criterion"] = again.ref("criteria/reworded.txt")
+
+    def fresh(plan):
+        row = {**again.sample_row("fresh", 1, "fail"),
+               "criterion": again.ref("criteria/reworded.txt")}
+        return {**plan, "samples": [row]}
+    rejudge(again, "second", reworded)
+    assert group_of(again, "second.json") == (0, 0)
+    rejudge(again, "third", fresh)
+    assert group_of(again, "third.json") == (0, 1)
+
+
+def test_a_judges_own_failure_is_not_tried_again_in_another_plan(make):
+    experiment = make(qualification=LIMITS, per_label=3, script=[
+        {**judge_says("s10-pass-1", "pass"), "quote": "words that nobody wrote"}])
+    experiment.calibrate(expect=(0, 4))
+    assert group_of(experiment, RECORD, "abstention")[0] == 1
+    experiment.rules()
+    rejudge(experiment, "second", lambda plan: plan)
+    assert group_of(experiment, "second.json", "abstention")[0] == 1
+
+
+def test_another_judge_is_measured_on_families_that_an_earlier_one_saw(make):
+    experiment = make()
+    experiment.calibrate()
+    environment = experiment.read("environment.json")
+    experiment.write("environment-2.json", {**environment, "judgeModelId": "synthetic-other"})
+
+    def fresh(plan):
+        return {**plan, "environment": experiment.ref("environment-2.json"), "samples": [
+            {**experiment.sample_row(f"new-{label}", 1, label),
+             "caseGroup": f"shop-s10-{label}-1"} for label in LABELS]}
+    rejudge(experiment, "second", fresh, expect=0)
+    assert experiment.read("second.json")["status"] == "accepted"
+
+
+def test_one_source_in_two_families_of_samples_is_refused(make):
+    experiment = make(per_label=2)
+    experiment.edit(PLAN, lambda plan: plan["samples"][1].update(
+        sourceId=plan["samples"][0]["sourceId"]))
+    refused(experiment, "calibrate-run", PLAN, saying=("$.samples[1].caseGroup", "one source"))
+
+
 def test_a_call_that_ended_after_the_record_is_unknown_to_it_for_ever(again):
     again.rules()                                    # the judge would now get everything right
     rejudge(again, "second", lambda plan: plan)
