@@ -400,6 +400,9 @@ def test_better_worse_and_equal_families_are_told_apart_and_bounded_both_ways(ma
     experiment = make(development=1, heldout=6, judge=False, critical=(), answers=answers)
     experiment.walk("heldout")
     experiment.compare(expect=4)
+    checks = experiment.read("comparison.json")["heldout"]["checks"]
+    assert checks["literal"] == {"fixed": 3, "regressed": 1, "unchanged": 8}
+    assert checks["judge"] == {"fixed": 0, "regressed": 0, "unchanged": 0}
     told = experiment.read("comparison.json")["heldout"]["families"]
     assert told["wins"] == ["shop-h01", "shop-h02", "shop-h03"]
     assert (told["losses"], told["ties"], told["families"]) == (["shop-h04"], 2, 6)

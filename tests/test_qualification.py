@@ -384,6 +384,16 @@ def test_four_samples_are_counted_recorded_and_do_not_qualify(make):
     assert "SYNTHETIC" in first and "not-qualified" in first
 
 
+def test_a_single_sample_is_recorded_and_does_not_qualify(make):
+    experiment = make(qualification=LIMITS, per_label=1)
+    experiment.edit(PLAN, lambda plan: {**plan, "samples": plan["samples"][:1]})
+    experiment.command("calibrate-run", PLAN, expect=0)
+    experiment.write_approval()
+    experiment.command("calibrate-finalize", PLAN, APPROVAL, expect=4)
+    record = experiment.read(RECORD)
+    assert (record["status"], len(record["samples"])) == ("not-qualified", 1)
+
+
 def test_a_pass_sample_answered_unknown_is_still_a_false_block_and_an_abstention_too(make):
     _, group, _ = four_samples(make, **{"s10-pass-2": "unknown"})
     assert (group["falseBlock"]["errors"], group["falseBlock"]["n"]) == (1, 2)
@@ -746,7 +756,7 @@ def test_a_later_calibration_does_not_change_an_earlier_record(again):
     assert "exists already" in told and again.path(RECORD).read_bytes() == before
 
 
-def group_of(experiment, record, name="falsePass"):
+def class_in(experiment, record, name="falsePass"):
     """(errors, n) of one class of the only group of a record."""
     group, = experiment.read(record)["groups"]
     return group[name]["errors"], group[name]["n"]
@@ -767,7 +777,7 @@ def test_a_later_plan_does_not_replace_the_first_verdict_of_this_one(make):
     experiment.command("calibrate-run", PLAN, expect=0)
     experiment.write_approval()
     experiment.command("calibrate-finalize", PLAN, APPROVAL, expect=4)
-    assert group_of(experiment, RECORD) == (1, 3)
+    assert class_in(experiment, RECORD) == (1, 3)
 
 
 def test_families_seen_again_and_again_do_not_make_n_grow(again):
@@ -781,7 +791,7 @@ def test_families_seen_again_and_again_do_not_make_n_grow(again):
                 {**again.sample_row(f"{turn}-{number}", 1, "fail"), "caseGroup": family}
                 for number, family in enumerate(taken)]}
         rejudge(again, turn, others)
-        assert group_of(again, f"{turn}.json") == (1, 3)
+        assert class_in(again, f"{turn}.json") == (1, 3)
 
 
 def test_pairs_that_the_criterion_was_tuned_on_never_count_again(again):
@@ -797,19 +807,19 @@ def test_pairs_that_the_criterion_was_tuned_on_never_count_again(again):
                "criterion": again.ref("criteria/reworded.txt")}
         return {**plan, "samples": [row]}
     rejudge(again, "second", reworded)
-    assert group_of(again, "second.json") == (0, 0)
+    assert class_in(again, "second.json") == (0, 0)
     rejudge(again, "third", fresh)
-    assert group_of(again, "third.json") == (0, 1)
+    assert class_in(again, "third.json") == (0, 1)
 
 
 def test_a_judges_own_failure_is_not_tried_again_in_another_plan(make):
     experiment = make(qualification=LIMITS, per_label=3, script=[
         {**judge_says("s10-pass-1", "pass"), "quote": "words that nobody wrote"}])
     experiment.calibrate(expect=(0, 4))
-    assert group_of(experiment, RECORD, "abstention")[0] == 1
+    assert class_in(experiment, RECORD, "abstention")[0] == 1
     experiment.rules()
     rejudge(experiment, "second", lambda plan: plan)
-    assert group_of(experiment, "second.json", "abstention")[0] == 1
+    assert class_in(experiment, "second.json", "abstention")[0] == 1
 
 
 def test_another_judge_is_measured_on_families_that_an_earlier_one_saw(make):

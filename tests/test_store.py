@@ -139,6 +139,14 @@ def test_a_bound_file_is_opened_once_and_its_descriptor_closed(root, monkeypatch
     assert sorted(os.listdir("/dev/fd")) == before
 
 
+def test_short_reads_are_completed(root, monkeypatch):
+    (root / "long.txt").write_bytes(bytes(range(256)) * 4)
+    real = os.read
+    monkeypatch.setattr(os, "read", lambda descriptor, length: real(descriptor,
+                                                                    min(length, 300)))
+    assert read_bound(str(root), "long.txt") == bytes(range(256)) * 4
+
+
 def test_a_file_replaced_after_it_was_opened_gives_the_bytes_of_the_opened_one(root,
                                                                                monkeypatch):
     real = os.fstat
@@ -484,11 +492,11 @@ def test_every_directory_with_a_pending_receipt_is_found_in_order(root):
     assert list(receipt_directories(str(root))) == [".", "a/deep", "b"]
 
 
-def test_a_link_to_receipts_is_refused_and_another_link_is_not_walked(root):
-    touch(root.parent, "outside/deep/x.run.1.pending.json")
+def test_a_link_to_receipts_at_any_depth_is_refused_and_another_link_is_not_walked(root):
+    touch(root.parent, "outside/deep/note.txt")
     (root / "linked").symlink_to(root.parent / "outside")
     assert list(receipt_directories(str(root))) == []
-    touch(root.parent, "outside/x.run.1.pending.json")
+    touch(root.parent, "outside/deep/x.run.1.pending.json")
     assert "linked" in problem(lambda: list(receipt_directories(str(root))))
 
 
