@@ -725,9 +725,13 @@ def deep(raw: bytes) -> bool:
     depth of its caller, so that a replay could read what the call did not."""
     if raw.count(b"[") + raw.count(b"{") <= DEPTH_LIMIT:
         return False
-    marks = re.sub(rb'"(?:[^"\\]|\\.)*+(?:"|\\?\Z)|[^][{}]', b"", raw, flags=re.DOTALL)
-    return any(depth > DEPTH_LIMIT for depth in itertools.accumulate(
-        1 if mark in b"[{" else -1 for mark in marks))
+    depth = 0
+    for match in re.finditer(rb'"(?:[^"\\]|\\.)*+(?:"|\\?\Z)|[][{}]', raw, re.DOTALL):
+        mark = raw[match.start()]
+        depth += (mark in b"[{") - (mark in b"]}")
+        if depth > DEPTH_LIMIT:
+            return True
+    return False
 
 
 def read_answer(stdout: bytes, call_id: str) -> Answer | None:
