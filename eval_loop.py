@@ -4663,11 +4663,12 @@ def parser() -> argparse.ArgumentParser:
 
 def main(argv: list[str] | None = None) -> int:
     """Run one command and return its exit status."""
-    while (descriptor := os.open(os.devnull, os.O_RDWR)) < 3:
-        pass  # no receipt gets the number of a closed standard stream
-    os.close(descriptor)
-    sys.stdout, sys.stderr = (stream or open(os.devnull, "w", encoding="utf-8")
-                              for stream in (sys.stdout, sys.stderr))
+    if None in (sys.stdin, sys.stdout, sys.stderr):  # closed: no receipt gets their numbers
+        while (descriptor := os.open(os.devnull, os.O_RDWR)) < 3:
+            pass
+        os.close(descriptor)
+        sys.stdout, sys.stderr = (stream or open(os.devnull, "w", encoding="utf-8")
+                                  for stream in (sys.stdout, sys.stderr))
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
