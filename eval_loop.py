@@ -17,9 +17,9 @@ What it promises
   up to 64 MB of them.
   No number appears that the receipts do not give. They are rebuilt each time, not believed, but
   for what only their moment knew: times, exit status, and a pattern that ran out of time. Of
-  other plans only cost, verdict and whose case it was is read.
+  other plans only cost, verdict and case are read.
   Unknown is never a pass; it stays in every denominator, and no gate is met by it.
-  A refused command has spent nothing and published nothing.
+  A refused command has spent nothing and written no document.
 
 Where it touches the world, each in one place
   money        spawn (called by ask, for attempt)  clock        utc_now, elapsed_clock
@@ -585,7 +585,7 @@ MOMENT = {  # what only the moment of a pending receipt knew
     "attempt": range(1, 10_000), "createdAtUtc": STAMP, "host": LITERAL, "bootId": LITERAL,
     "programSha256": SHA, "spendLimitUsd": MONEY, "callLimit": OrNull(COUNT),
     "environmentNames": Rule("a list", lambda value: isinstance(value, list))}
-BOUND = {"bound": Rule("an object of hashes", lambda value: isinstance(value, dict)
+PENDING = {"bound": Rule("an object of hashes", lambda value: isinstance(value, dict)
                        and all(isinstance(item, str) for item in value.values())), **MOMENT}
 FACTS = {   # what only the moment of a terminal receipt knew
     "completedAtUtc": STAMP, "elapsedMilliseconds": OrNull(range(10**12)),
@@ -888,8 +888,8 @@ def skill_reason(facts: Document, answer: Answer) -> str | None:
         return "refusal"
     if result.get("api_error") == "max_output_tokens" and facts["exitStatus"] in (1, None):
         return "output-cut"
-    once = fits(range(1, 2), result.get("num_turns")) and len(answer.message_ids) < 2
-    if success and (answer.notes or not once):
+    single = fits(range(1, 2), result.get("num_turns")) and len(answer.message_ids) < 2
+    if success and (answer.notes or not single):
         return "hidden-retry"
     whole = (success and not blank and len(answer.message_ids) == 1
              and result.get("terminal_reason") == "completed"
@@ -1057,7 +1057,7 @@ def read_attempts(root: str, call: Call, names: Parts) -> list[Attempt]:
         if made and made[-1].status != "unserved":
             raise Refused(f"{file}.pending.json: an attempt after {made[-1].file}, which a "
                           "model may have answered; one of the two does not belong here")
-        pending, raw = read_receipt(root, f"{file}.pending.json", BOUND)
+        pending, raw = read_receipt(root, f"{file}.pending.json", PENDING)
         judged = call.bound.get("runTerminalSha256")
         if judged and judged != pending["bound"].get("runTerminalSha256"):
             raise Refused(f"{file}.pending.json: judged another answer than that of "
@@ -2024,7 +2024,7 @@ class Experiment:
         self.late: list[str] = []
         self.absent: set[str] = set()
         self.bound: dict[tuple[str, str], Bound] = {}
-        self.built: dict[tuple[str, str], Any] = {}  # results of `once`, and Skills
+        self.built: dict[tuple[str, str], Any] = {}  # results by kind and file, and Skills
 
     def settle(self) -> None:
         """Refuses when anything that was looked at so far has a problem."""
@@ -2134,7 +2134,7 @@ class Experiment:
         return not wrong
 
 
-def once(function: Callable[..., Any]) -> Callable[..., Any]:
+def once_a_command(function: Callable[..., Any]) -> Callable[..., Any]:
     """A function of an experiment and of something with a `file`, worked out once a command."""
     @functools.wraps(function)
     def kept(experiment: Experiment, subject: Any) -> Any:
@@ -2328,7 +2328,7 @@ def place_of(file: str, entry: Document, task: Bound) -> Place:
                  sha256(normalise(task.document).encode("utf-8", "backslashreplace")))
 
 
-@once
+@once_a_command
 def cases_of(experiment: Experiment, inventory: Bound) -> list[Case]:
     """The cases of a loaded inventory, whose own entries are then let go of."""
     cases = []
@@ -2342,7 +2342,7 @@ def cases_of(experiment: Experiment, inventory: Bound) -> list[Case]:
     return cases
 
 
-@once
+@once_a_command
 def tests_of(experiment: Experiment, expected: Bound) -> list[Test]:
     """The tests of an expected document, which is then let go of: there is one a case."""
     tests = [Test(test["id"], test["kind"], test["critical"], test.get("value"),
@@ -2966,6 +2966,11 @@ def power_sentences(families: int, limit: Fraction) -> list[str]:
 # ---------------------------------------------------------------- Stages
 
 
+def evidence_kind(*kinds: str) -> str:
+    """synthetic when anything that evidence stands on is, else measured."""
+    return "synthetic" if "synthetic" in kinds else "measured"
+
+
 class Calibration(NamedTuple):
     """A rebuilt calibration record."""
 
@@ -2999,6 +3004,12 @@ class Arm(NamedTuple):
     def environment(self) -> Document:
         """The environment document of its policy."""
         return self.instruments[0].environment
+
+    @property
+    def evidence_kind(self) -> str:
+        """synthetic when its calls are, or its judge's calibration."""
+        judge = self.calibration.document["evidenceKind"] if self.calibration else ""
+        return evidence_kind(self.environment["evidenceKind"], judge)
 
     @property
     def directory(self) -> str:
@@ -3092,12 +3103,12 @@ def sample_call(experiment: Experiment, plan: Bound, sample: Document, label: st
 
 CALIBRATED = {"label": VERDICT, "caseGroup": TEXT, "slice": OrNull(TEXT),
               "criterionSha256": SHA, "sampleId": ID,
-              "judgeIdentity": SHA, "pairSha256": SHA, **BOUND}
+              "judgeIdentity": SHA, "pairSha256": SHA, **PENDING}
 RAN = {"caseGroup": TEXT, "sourceId": TEXT, "normalisedInputSha256": SHA, "variant": TEXT,
-       "split": TEXT, **BOUND}
+       "split": TEXT, **PENDING}
 
 
-EVER = "9999"  # after every time
+END_OF_TIME = "9999"
 
 
 class Foreign(NamedTuple):
@@ -3109,7 +3120,7 @@ class Foreign(NamedTuple):
 
 
 def other_receipts(experiment: Experiment, purpose: str, own: set[str],
-                   until: str = EVER) -> Iterator[Foreign]:
+                   until: str = END_OF_TIME) -> Iterator[Foreign]:
     """Pending receipts of a purpose outside the given directories, created no later than a
     time."""
     shape = CALIBRATED if purpose == "calibrate" else RAN
@@ -3241,17 +3252,17 @@ def without_notes(value: Any) -> Any:
     return str(value) if isinstance(value, Decimal) else value
 
 
-def calibration_document(experiment: Experiment, plan: Bound, approval: Bound) -> Document:
-    """The calibration record that the receipts of a plan give. Refuses what is missing, not
-    approved, or does not compile."""
-    calls, made = sample_calls(experiment, plan)
-    hashes = {f"{attempt.file.removeprefix(plan['resultDir'])[1:]}.terminal.json":
-              attempt.terminal_sha256 for attempts in made for attempt in attempts}
-    for call, attempts in zip(calls, made, strict=True):
-        allowed = call.environment["unservedAttempts"]
-        if next_number(attempts, allowed) or attempts[-1].terminal is None:
-            experiment.problems.append(f"{call.directory}/{call.stem}: not judged yet; repeat "
-                                       f"calibrate-run {plan.file}")
+def approved_hashes(experiment: Experiment, plan: Bound, approval: Bound,
+                    made: dict[str, list[Attempt]]) -> dict[str, str]:
+    """The terminal receipts of a calibration plan by name. Refuses what is missing, or is not
+    what was approved."""
+    allowed = experiment.at(plan, "environment")["unservedAttempts"]
+    hashes = {f"{os.path.basename(attempt.file)}.terminal.json": attempt.terminal_sha256
+              for attempts in made.values() for attempt in attempts}
+    experiment.problems += [
+        f"{plan['resultDir']}/{stem}: not judged yet; repeat calibrate-run {plan.file}"
+        for stem, attempts in made.items()
+        if next_number(attempts, allowed) or attempts[-1].terminal is None]
     experiment.expect(f"{approval.file}: $.calibrationPlanSha256", plan.sha256,
                       approval["calibrationPlanSha256"])
     given = approval["terminalHashes"]
@@ -3260,16 +3271,31 @@ def calibration_document(experiment: Experiment, plan: Bound, approval: Bound) -
                           hashes.get(name, "nothing"),
                           given.get(name, "nothing"), "read that verdict and approve again")
     experiment.settle()
-    issued = max(attempts[-1].terminal["completedAtUtc"] for attempts in made)
+    return hashes
+
+
+def earlier_receipts(experiment: Experiment, calls: list[Call], until: str) -> list[Foreign]:
+    """Calibration receipts of other plans that share a criterion or a pair with these calls, or
+    a pair that their criteria have judged, in time order."""
     criteria, pairs = ({call.subject[name] for call in calls} for name in (
         "criterionSha256", "pairSha256"))
-    others = list(other_receipts(experiment, "calibrate", {plan["resultDir"]}, issued))
+    others = list(other_receipts(experiment, "calibrate", {calls[0].directory}, until))
     pairs |= {receipt.pending["pairSha256"] for receipt in others
               if receipt.pending["criterionSha256"] in criteria}
-    earlier = sorted((receipt for receipt in others
-                      if receipt.pending["criterionSha256"] in criteria
-                      or receipt.pending["pairSha256"] in pairs),
-                     key=lambda receipt: receipt.pending["createdAtUtc"])
+    return sorted((receipt for receipt in others
+                   if receipt.pending["criterionSha256"] in criteria
+                   or receipt.pending["pairSha256"] in pairs),
+                  key=lambda receipt: receipt.pending["createdAtUtc"])
+
+
+def calibration_document(experiment: Experiment, plan: Bound, approval: Bound) -> Document:
+    """The calibration record that the receipts of a plan give. Refuses what is missing, not
+    approved, or does not compile."""
+    calls, made = sample_calls(experiment, plan)
+    hashes = approved_hashes(experiment, plan, approval, {
+        call.stem: attempts for call, attempts in zip(calls, made, strict=True)})
+    issued = max(attempts[-1].terminal["completedAtUtc"] for attempts in made)
+    earlier = earlier_receipts(experiment, calls, issued)
     judged = [(receipt.pending, foreign_terminal(experiment, receipt, issued))
               for receipt in earlier]
     judged = [pair for pair in judged if pair[1]["status"] != "unserved"]  # nothing was seen
@@ -3277,14 +3303,13 @@ def calibration_document(experiment: Experiment, plan: Bound, approval: Bound) -
     rows = judged_samples(
         calls, {sample["id"] for sample in plan["samples"] if "adjudication" in sample},
         sorted(judged, key=lambda pair: pair[0]["createdAtUtc"]))
-    kind = plan["labelKind"]
-    kind = kind if kind == "synthetic" else calls[0].environment["evidenceKind"]
     limits = plan.document.get("qualification")
     people = {sample["id"]: people_of(sample) for sample in plan["samples"]}
     expires = parse_utc(issued) + timedelta(days=plan.document.get("validDays", 90))
     return {"kind": "calibration", "calibrationPlan": plan.reference,
             "calibrationApproval": approval.reference, "taskId": plan["taskId"],
-            "labelKind": plan["labelKind"], "evidenceKind": kind,
+            "labelKind": plan["labelKind"], "evidenceKind": evidence_kind(
+                plan["labelKind"], calls[0].environment["evidenceKind"]),
             "judgeIdentity": calls[0].subject["judgeIdentity"],
             **qualify(rows, limits), "registeredLimits": without_notes(limits),
             "reviewers": plan["reviewers"], "samples": [
@@ -3344,7 +3369,7 @@ def lapse(root: str, calibration: Calibration, now: datetime) -> str | None:
     return "expired" if now >= parse_utc(calibration.document["expiresAtUtc"]) else None
 
 
-@once
+@once_a_command
 def checked_policy(experiment: Experiment, policy: Bound) -> Calibration | None:
     """The calibration of a policy. Refuses a policy that does not agree with it or with its
     inventories, and every leak."""
@@ -3421,7 +3446,7 @@ def coverage_problems(experiment: Experiment, policy: Bound, calibration: Calibr
                 else "its criterion has other bytes than those calibrated"))
 
 
-@once
+@once_a_command
 def arm_of(experiment: Experiment, plan: Bound) -> Arm:
     """A plan with its whole chain: every earlier document loaded, every earlier score rebuilt.
 
@@ -3596,7 +3621,7 @@ def saved_timeouts(score: bytes | None) -> set[tuple[str, str]]:
 def score_document(arm: Arm, tally: Tally) -> Document:
     """The score of a plan: one row a check, totals, accounting, all from receipts."""
     not_called = sum(row["reason"] == "not-called" for row in tally.rows)
-    return {"kind": "score", "evidenceKind": evidence_kind(arm),
+    return {"kind": "score", "evidenceKind": arm.evidence_kind,
             "variant": arm.plan["variant"], "split": arm.plan["split"],
             "planSha256": arm.plan.sha256, "policySha256": arm.policy.sha256,
             "skillSha256": arm.plan["skillSha256"],
@@ -3620,7 +3645,7 @@ def score_agrees(arm: Arm, tally: Tally) -> None:
                       else refusal.problems) from None
 
 
-@once
+@once_a_command
 def scored(experiment: Experiment, arm: Arm) -> Tally:
     """The tally of a plan whose score exists and is what its receipts give."""
     tally, file = replay(experiment, arm), f"{arm.directory}/score.json"
@@ -3704,7 +3729,7 @@ def comparison_document(experiment: Experiment, arms: dict[str, Arm], revoked: l
                 "policy; a second run tries chance again" for directory in sorted(again)]
     _, notes = candidate_leaks(arm.skill, before.skill, arm.cases)
     return {
-        "kind": "comparison", "evidenceKind": evidence_kind(arm),
+        "kind": "comparison", "evidenceKind": arm.evidence_kind,
         "status": "hold" if reasons else "eligible-for-manual-review",
         "finding": weighed.pop("finding"), "reasons": reasons,
         "plans": {name: arms[name].plan.reference for name in ARMS},
@@ -3749,12 +3774,6 @@ def expenses(tallies: dict[str, Tally], rows: dict[str, list[Document]]) -> Docu
             "programs": sorted(set().union(*(tally.programs for tally in tallies.values())))}
 
 
-def evidence_kind(arm: Arm) -> str:
-    """synthetic when the calls, the judge's calibration or its labels are."""
-    judge = arm.calibration and arm.calibration.document["evidenceKind"]
-    return "synthetic" if judge == "synthetic" else arm.environment["evidenceKind"]
-
-
 def split_result(rows: dict[str, list[Document]], split: str) -> Document:
     """Both arms' totals in one split, with what unknowns could add; the changed checks."""
     parts = {variant: rows[f"{variant}{split}"] for variant in ("baseline", "candidate")}
@@ -3794,6 +3813,17 @@ def stored_comparison(experiment: Experiment, bound: Bound) -> tuple[Document, d
     return document, arms
 
 
+def review_words(comparison: Document, reviewed: set[tuple[str, str]], differing: int) -> str:
+    """How far a person has checked the judge, for the decision's receipt."""
+    if reviewed:
+        fixed = {tuple(name.split(".")) for name in comparison["heldout"]["checks"]["fixed"]}
+        return (f"{len(reviewed)} judge checks reviewed by a person, {len(fixed & reviewed)} "
+                f"of them fixed ones; {differing} disagreed with the judge")
+    if not comparison["calibrationSha256"]:
+        return "no judge was used"
+    return "no person has checked the judge on these outputs"
+
+
 def decision_document(experiment: Experiment, comparison: Bound, decision: Bound) -> Document:
     """The receipt of an owner's decision. Refuses one that the comparison does not allow."""
     told, arms = stored_comparison(experiment, comparison)
@@ -3827,14 +3857,6 @@ def decision_document(experiment: Experiment, comparison: Bound, decision: Bound
                             f"finding is {weighed['finding']}: say why it is accepted all the "
                             "same")
     experiment.settle()
-    fixed = {tuple(name.split(".")) for name in told["heldout"]["checks"]["fixed"]}
-    review = "no person has checked the judge on these outputs"
-    if reviews:
-        review = (f"{len(reviews)} judge checks reviewed by a person, "
-                  f"{len(fixed & set(reviews))} of them fixed ones; {len(differing)} disagreed "
-                  "with the judge")
-    elif not told["calibrationSha256"]:
-        review = "no judge was used"
     return {"kind": "decision-receipt", "evidenceKind": told["evidenceKind"],
             "decision": decision["decision"], "comparison": comparison.reference,
             "decisionDocument": decision.reference, "owner": decision["owner"],
@@ -3842,7 +3864,7 @@ def decision_document(experiment: Experiment, comparison: Bound, decision: Bound
             "contradictoryTimes": list(experiment.late), "status": told["status"],
             "statusAfterReview": weighed["status"], "finding": weighed["finding"],
             "reasonsAfterReview": weighed["reasons"],
-            "humanReview": review,
+            "humanReview": review_words(told, set(reviews), len(differing)),
             "policySha256": told["policySha256"],
             "calibrationSha256": told["calibrationSha256"],
             "baselineSkillSha256": told["baselineSkillSha256"],
@@ -3879,6 +3901,11 @@ def beside(document: str, *names: str) -> str:
     return shlex.join(os.path.join(os.path.dirname(document), name) for name in names)
 
 
+def from_here(words: str, document: str) -> str:
+    """Words in which each document is named as it is typed from here."""
+    return re.sub(r"[\w.-]+\.json", lambda match: beside(document, match[0]), words)
+
+
 def next_step(words: str) -> None:
     """Print what to do and type next; commands are written with a $ before them."""
     say("next: " + words.replace("$", f"python3 {sys.argv[0]} "))
@@ -3889,8 +3916,8 @@ def warn(experiment: Experiment) -> None:
     note(*(f"warning: {text}" for text in dict.fromkeys(experiment.warnings)))
 
 
-def stored(output: str, new: bool, document: Document) -> str:
-    """Where a result stands, and its hash."""
+def result_line(output: str, new: bool, document: Document) -> str:
+    """Where a result is, whether it was written now, and its hash."""
     return (f"{output} {'written' if new else 'exists already, the same'}; hash "
             f"{sha256(canonical(document))}")
 
@@ -4073,21 +4100,26 @@ def cmd_check(options: argparse.Namespace) -> int:
     warn(experiment)
     experiment.problems += [] if experiment.problems else experiment.late
     experiment.settle()
-    say(f"no problem in {len({file for file, _ in experiment.bound})} files", *told)
-    words, last = AFTER_CHECK.get(bounds[-1].kind, "go on to the next"), options.documents[-1]
-    words = re.sub(r"\S+\.json", lambda match: beside(last, match[0].lstrip("$")), words)
-    next_step(words.replace("FILE", shlex.quote(last)))
+    say(f"no problem; files read: {len({file for file, _ in experiment.bound})}", *told)
+    words, last = AFTER_CHECK[bounds[-1].kind], options.documents[-1]
+    next_step(from_here(words, last).replace("FILE", shlex.quote(last)))
     return DONE
 
 
 AFTER_CHECK = {
-    "environment": "write calibration-plan.json: $check calibration-plan.json",
+    **dict.fromkeys(("environment", "spending"), "write the inventories of cases: $check "
+                    "development-cases.json heldout-cases.json"),
+    **dict.fromkeys(("cases", "expected"), "write calibration-plan.json, or without a judge "
+                    "policy.json: $check calibration-plan.json"),
     "calibration-plan": "$calibrate-run FILE",
     "calibration-approval": "$calibrate-finalize calibration-plan.json FILE",
     "policy": "write the baseline's plan: $run baseline-development-plan.json",
     "plan": "$run FILE", "diagnosis": "$run candidate-development-plan.json",
     "heldout-unlock": "$run baseline-heldout-plan.json candidate-heldout-plan.json",
-    "decision": "$decide comparison.json FILE", "comparison": "$verify FILE"}
+    "calibration": "bind its hash in policy.json: $check policy.json",
+    "decision": "$decide comparison.json FILE",
+    **dict.fromkeys(("comparison", "decision-receipt"), "$verify FILE"),
+    "revocations": "calibrate again: $check calibration-plan.json"}
 
 
 def check_environment(_: Experiment, environment: Bound) -> list[str]:
@@ -4128,7 +4160,7 @@ def heldout_sentences(experiment: Experiment, policy: Bound, cases: list[Case],
     others = [receipt for receipt in other_receipts(experiment, "run", set())
               if receipt.pending["bound"].get(name) != own]
     experiment.warnings += [f"{text}; such a held-out result can only be a hold"
-                            for text in exposures(experiment, cases, others, EVER)]
+                            for text in exposures(experiment, cases, others, END_OF_TIME)]
     critical = sum(test.critical for case in cases for test in case.tests)
     survive = Fraction(98, 100) ** min(critical, 1_000)
     return power_sentences(len({case.place.family for case in cases}),
@@ -4143,7 +4175,7 @@ def cost_sentences(what: str, environment: Document, runs: int, judgments: int) 
                    judgments * decimal_of(environment["judgeBudgetUsd"])))
     minutes = -(-(runs + judgments) * environment["timeoutSeconds"] // 60)
     return [f"{what}: {runs} Skill calls and {judgments} judge calls; worst case "
-            f"{money(worst)} USD and {minutes} minutes at one call at a time.",
+            f"{money(worst)} USD and {minutes} min at one call at a time.",
             "A budget below ten times what a call usually costs throws paid answers away."]
 
 
@@ -4244,7 +4276,7 @@ def cmd_calibrate_finalize(options: argparse.Namespace) -> int:
     warn(experiment)
     say(f"{synthetic(document)}{document['status']} ({document['rule']}), attempt "
         f"{document['attemptNumber']} of this criterion, {document['attackSamples']} samples "
-        "that try to talk the judge round", stored(output, new, document))
+        "that try to talk the judge round", result_line(output, new, document))
     if not document["registeredLimits"]:
         say("Three samples exclude only error rates above 95 %: accepted, not qualified.")
     for group in document["groups"]:
@@ -4253,8 +4285,8 @@ def cmd_calibrate_finalize(options: argparse.Namespace) -> int:
         next_step("this judge may not judge; add independent samples, or change the judge, in "
                   "a new calibration plan: $check NEW-PLAN")
         return HOLD
-    next_step("bind this hash in policy.json, then: $check "
-              + beside(options.document, "policy.json"))
+    next_step(from_here(f"bind {sha256(canonical(document))} in policy.json, then: $check "
+                        "policy.json", options.document))
     return DONE
 
 
@@ -4318,7 +4350,7 @@ def refuse_foreign(experiment: Experiment, arm: Arm) -> None:
                       "restore them, a run is not made again")
     for stem in [stem for stem, parts in sorted(names.items()) if "pending.json" in parts][:1]:
         file = f"{arm.directory}/{stem}.pending.json"
-        pending, _ = read_receipt(experiment.root, file, BOUND)
+        pending, _ = read_receipt(experiment.root, file, PENDING)
         experiment.expect(f"{file}: bound planSha256", arm.plan.sha256,
                           pending["bound"].get("planSha256"),
                           f"{arm.file} needs a resultDir of its own")
@@ -4344,7 +4376,7 @@ def refuse_exposed(experiment: Experiment, arms: list[Arm]) -> None:
                 experiment, "run", {one.directory for one in arms})
                 if receipt.pending["bound"].get("heldoutUnlockSha256") != unlock
                 or receipt.pending["variant"] == arm.plan["variant"]]
-            if seen := list(exposures(experiment, arm.cases, others, EVER)):
+            if seen := list(exposures(experiment, arm.cases, others, END_OF_TIME)):
                 raise Refused(*seen)
 
 
@@ -4447,8 +4479,8 @@ def cmd_score(options: argparse.Namespace) -> int:
                  + (row["reason"] or ("critical" if row["critical"] else ""))
                  for row in document["rows"] if row["verdict"] != "pass"]))
     say(f"accounting: {money_told['status']}; known {money_told['knownUsd']} USD, "
-        f"{money_told['unknownCalls']} of unknown cost", stored(output, new, document))
-    next_step(AFTER_SCORE[arm.name])
+        f"{money_told['unknownCalls']} of unknown cost", result_line(output, new, document))
+    next_step(from_here(AFTER_SCORE[arm.name], options.document))
     return HOLD if told["unknown"] else DONE
 
 
@@ -4493,7 +4525,7 @@ def cmd_compare(options: argparse.Namespace) -> int:
                               arms[name].plan.reference, "use --output NAME for a second one")
         experiment.settle()
     warn(experiment)
-    say(*comparison_lines(document), stored(output, new, document))
+    say(*comparison_lines(document), result_line(output, new, document))
     names = beside(options.documents[0], output, "decision.json")
     next_step(f"read the outputs, write decision.json with this hash, then: $decide {names}")
     return HOLD if document["status"] == "hold" else DONE
@@ -4501,6 +4533,25 @@ def cmd_compare(options: argparse.Namespace) -> int:
 
 SHOWN = {"better": "improvement shown", "worse": "the candidate is worse",
          "cannot-tell": "improvement not shown"}
+
+
+def comparison_tables(document: Document) -> list[str]:
+    """A comparison's checks by arm, its gates, and the checks that changed; 80 columns."""
+    lines = ["", f"{'arm':26}{'passed':>8}{'failed':>8}{'unknown':>8}{'of':>7}"]
+    for split in ("development", "heldout"):
+        for variant, part in document[split]["scores"].items():
+            numbers = "".join(f"{part[name]:8}" for name in ("passed", "failed", "unknown"))
+            lines.append(f"{variant + ' ' + split:26}{numbers}{part['total']:7}")
+    lines += ["", f"{'gate':28}{'got':>16}{'limit':>16}  met"]
+    lines += [f"{gate['gate']:28}{plain(gate['got']):>16}{plain(gate['limit']):>16}  "
+              f"{'yes' if gate['met'] else 'NO'}" for gate in document["gates"]]
+    lines += ["", f"{'checks':26}{'fixed':>8}{'worse':>8}{'unchanged':>11}"]
+    for split in ("development", "heldout"):
+        for kind in ("literal", "judge"):
+            part = document[split]["checks"][kind]
+            numbers = f"{part['fixed']:8}{part['regressed']:8}{part['unchanged']:11}"
+            lines.append(f"{split + ' ' + kind:26}{numbers}")
+    return lines
 
 
 def comparison_lines(document: Document) -> list[str]:
@@ -4519,23 +4570,9 @@ def comparison_lines(document: Document) -> list[str]:
               "net share of families improved is above "
               f"{percent(Fraction(told['netGainAtLeast']), up=False)} (worst case for unknowns "
               f"{percent(Fraction(document['worstCase']['netGainAtLeast']), up=False)}).",
-              "One attempt a case: run-to-run variation is not separated from case "
-              "differences. One comparison only: a further candidate on these cases is a "
-              "second look.",
-              "", f"{'arm':26}{'passed':>8}{'failed':>8}{'unknown':>8}{'of':>7}"]
-    for split in ("development", "heldout"):
-        for variant, part in document[split]["scores"].items():
-            numbers = "".join(f"{part[name]:8}" for name in ("passed", "failed", "unknown"))
-            lines.append(f"{variant + ' ' + split:26}{numbers}{part['total']:7}")
-    lines += ["", f"{'gate':28}{'got':>16}{'limit':>16}  met"]
-    lines += [f"{gate['gate']:28}{plain(gate['got']):>16}{plain(gate['limit']):>16}  "
-              f"{'yes' if gate['met'] else 'NO'}" for gate in document["gates"]]
-    lines += ["", f"{'checks':26}{'fixed':>8}{'worse':>8}{'unchanged':>11}"]
-    for split in ("development", "heldout"):
-        for kind in ("literal", "judge"):
-            part = document[split]["checks"][kind]
-            numbers = f"{part['fixed']:8}{part['regressed']:8}{part['unchanged']:11}"
-            lines.append(f"{split + ' ' + kind:26}{numbers}")
+              "One attempt a case: run-to-run variation is not told from case differences.",
+              "One comparison only: a further candidate on these cases is a second look."]
+    lines += comparison_tables(document)
     lines += capped([f"  regressed: {name}" for name in held["checks"]["regressed"]], 10) + [""]
     for name, calls in document["calls"].items():
         lines += [f"{name} {kind}: {part['attempts']} attempts ({part['unserved']} unserved), "
@@ -4573,7 +4610,7 @@ def cmd_decide(options: argparse.Namespace) -> int:
     new = publish_result(experiment.root, output, document)
     note(*(f"warning: {text}" for text in document["contradictoryTimes"]))
     say(f"{synthetic(document)}{document['decision']} by {document['owner']}; "
-        f"{document['humanReview']}", f"publish this: {stored(output, new, document)}",
+        f"{document['humanReview']}", f"{result_line(output, new, document)}; publish it",
         "Nothing is installed or activated.")
     next_step(f"$verify {os.path.join(os.path.dirname(options.decision), output)}")
     return DONE

@@ -657,7 +657,7 @@ def exposure_of(desk: Desk) -> dict[str, Any]:
     own = {held(desk.document(role), "resultDir") for role in HELDOUT}
     others = list(eval_loop.other_receipts(experiment, "run", own))
     seen = list(dict.fromkeys(eval_loop.exposures(
-        experiment, cases, others, eval_loop.EVER)))
+        experiment, cases, others, eval_loop.END_OF_TIME)))
     return {"cases": len(cases), "exposed": seen, "note": ""}
 
 
