@@ -244,9 +244,12 @@ class Experiment:
     def call_log(self) -> list[dict]:
         """Return what the stand-in wrote about each call it received, in order.
 
-        A copy begins with an empty log; a snapshot has the log up to its moment.
+        A copy begins with an empty log; a snapshot has the log up to its moment. A line that
+        the stand-in is still writing is not there yet.
         """
-        return [json.loads(line) for line in self._log()[self._log_part].splitlines()]
+        return [json.loads(line)
+                for line in self._log()[self._log_part].splitlines(keepends=True)
+                if line.endswith(b"\n")]
 
     def _log(self) -> bytes:
         return self.log_path.read_bytes() if self.log_path.exists() else b""

@@ -705,7 +705,8 @@ def test_names_of_owner_and_files_do_not_steer_the_terminal(make, tmp_path):
 def test_lock_file_that_is_not_the_programs_is_left_alone(tmp_path, raw):
     own = Quick(tmp_path, **EMPTY).walk("policy")
     own.path(".lock").write_bytes(raw)
-    own.command("run", own.write_plan("baseline", "development"), expect=3)
+    done = own.command("run", own.write_plan("baseline", "development"), expect=3)
+    assert ".lock" in done.stderr and "move it away" in done.stderr
     assert own.calls("run") == 0 and own.path(".lock").read_bytes() == raw
 
 

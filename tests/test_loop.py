@@ -882,14 +882,6 @@ def test_a_purse_for_one_call_at_a_time_pays_all_calls_at_many_jobs(ready):
     assert len(experiment.call_log()) == 2
 
 
-def test_a_lock_file_of_another_program_is_left_alone(ready):
-    experiment = ready("policy")
-    plan = experiment.write_plan("baseline", "development")
-    experiment.path(".lock").write_bytes(b"pid 1234 of somebody else, and more words")
-    refused(experiment, "run", plan, saying=(".lock", "move it away"))
-    assert experiment.path(".lock").read_bytes().startswith(b"pid 1234")
-
-
 def test_the_judges_cli_is_refused_where_the_judge_has_none_of_its_own(ready):
     experiment = ready("policy")
     refused(experiment, "calibrate-run", "calibration-plan.json", "--judge-cli",
