@@ -573,9 +573,15 @@ class Live:
 
 
 def bring_about(made: World, words: list[str], mark: tuple, situation: str) -> None:
-    """Say one command; when a signal belongs to the outcome, send it to the CLI."""
+    """Say one command; when a signal belongs to the outcome, send it to the CLI.
+
+    Two calls run at a time, and which one ends first is luck: three failures of the machinery
+    in a row stop the command, which then says to repeat it.
+    """
     if not situation:
-        made.experiment.command(*words, expect=(0, 4, 6))
+        for _ in range(5):
+            if made.experiment.command(*words, expect=(0, 4, 6)).returncode != 6:
+                return
         return
     running = made.experiment.start(*words)
     try:
@@ -681,7 +687,11 @@ def assert_as_stored(live: Live, name: str, version: str, outcome) -> None:
     """A live outcome looks like its capture and means what the contract says."""
     stored, _facts = captured(version, name)
     if outcome.situation != "SIGINT":     # how far its stream had come is a matter of luck
-        assert structure(live.stdout, SKILL_NAME) == structure(stored)
+        events, expected = structure(live.stdout, SKILL_NAME), structure(stored)
+        if name == "judge-budget-exceeded":      # as is which comes first: result or budget
+            events, expected = [[event for event in each if event["type"] != "user"]
+                                for each in (events, expected)]
+        assert events == expected
     said = live.terminal
     assert (said["status"], said["reason"]) == (outcome.status, outcome.reason)
     assert said["costUsd"] == outcome.cost
