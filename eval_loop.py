@@ -17,7 +17,7 @@ What it promises
   up to 64 MB of them.
   No number appears that the receipts do not give. They are rebuilt each time, not believed, but
   for what only their moment knew: times, exit status, and a pattern that ran out of time. Of
-  other plans only cost, verdict and case are read.
+  the receipts of other plans, what CALIBRATED and RAN list, cost and verdict are only read.
   Unknown is never a pass; it stays in every denominator, and no gate is met by it.
   A refused command has spent nothing and written no document.
 
@@ -27,7 +27,9 @@ Where it touches the world, each in one place
   bound files  read_bound
   Besides: open_stream makes the files that a CLI writes its output to, and sync_stream cuts
   them; make_private makes the directory that the CLI works in, close_call removes it;
-  make_directory and experiment_lock make result directories and the lock file .lock.
+  make_directory and experiment_lock make result directories and the lock file .lock; remove
+  deletes nothing but drafts, a name whose publication failed, and a stream of no call; ask
+  notes in a call's stderr why its CLI could not be started.
 
 How to audit it: sections stand in the order of trust and none uses a later one. Words, Bytes,
 Store, Shapes, Receipts, Calls are the money path: what can spend, overwrite, lose or leak ends
@@ -115,7 +117,7 @@ MACHINERY_REASONS = frozenset({
 class Refused(Exception):
     """The one error: a sentence for each problem: file, field, expected, got, remedy.
 
-    `purse` says that money or calls are used up: the end of calls in flight may free some.
+    `purse` says that a limit of spending.json leaves no room: the end of calls in flight may.
     """
 
     def __init__(self, *problems: str, purse: bool = False) -> None:
@@ -186,7 +188,8 @@ def parse_json(raw: bytes, decoder: json.JSONDecoder = STRICT) -> Any:
 
 
 def utc_now() -> datetime:
-    """The clock: once a command for its rules about time, and once for each receipt."""
+    """The clock: once a command for its rules about time, once for each receipt, for each look
+    whether a calibration still stands, and while waiting for a CLI."""
     return datetime.now(timezone.utc)
 
 
@@ -309,6 +312,8 @@ def publish(root: str, file: str, raw: bytes) -> int:
     directory, name = os.path.split(os.path.join(root, file))
     draft = os.path.join(directory, f".{name}.{os.urandom(8).hex()}.tmp")
     parse_json(raw, OWN)  # no float is ever written
+    if os.path.realpath(directory) != directory:
+        raise Refused(f"{file}: a directory of this path is a link; name a plain one")
     descriptor, final = -1, ""
     try:
         descriptor = open_plain(draft, os.O_RDWR | os.O_CREAT | os.O_EXCL)
@@ -519,13 +524,14 @@ def shorten(value: Any) -> str:
 
 def fits(shape: Any, value: Any) -> bool:
     """Whether a value is of a leaf's shape: a Rule, whole numbers, a set of words, or null."""
-    if isinstance(shape, Rule):
+    kind = type(shape)
+    if kind is Rule:
         return shape.test(value)
-    if isinstance(shape, OrNull):
+    if kind is OrNull:
         return value is None or fits(shape.shape, value)
-    if not isinstance(shape, (range, frozenset)):
-        return False
-    return type(value) is (int if isinstance(shape, range) else str) and value in shape
+    if kind is range:
+        return type(value) is int and value in shape
+    return kind is frozenset and type(value) is str and value in shape
 
 
 # ---------------------------------------------------------------- Receipts
@@ -1041,7 +1047,8 @@ def read_attempts(root: str, call: Call, names: Parts) -> list[Attempt]:
     """Every attempt at a call, in order, each receipt rebuilt and compared byte for byte.
 
     `names` is receipt_names() of the call's directory. Refuses torn or foreign receipts, and an
-    attempt after one that a model may have answered.
+    attempt after one that a model may have answered. Whether any stand after a gap is for
+    refuse_gaps or refuse_strays to see.
     """
     made: list[Attempt] = []
     while parts := names.get(f"{call.stem}.{len(made) + 1}", set()) & RECEIPT_PARTS:
@@ -1061,7 +1068,7 @@ def read_attempts(root: str, call: Call, names: Parts) -> list[Attempt]:
             "environmentNames": environment_names(call.environment, key_set)}))
         pending_sha256, terminal, digest = sha256(raw), None, None
         if "terminal.json" in parts:
-            terminal, told = read_receipt(root, f"{file}.terminal.json", FACTS)
+            terminal, terminal_raw = read_receipt(root, f"{file}.terminal.json", FACTS)
             rebuilt = terminal_document(
                 call, pending["callId"], pending_sha256, terminal,
                 read_stream(root, f"{file}.stdout"), read_stream(root, f"{file}.stderr"))
@@ -1070,19 +1077,15 @@ def read_attempts(root: str, call: Call, names: Parts) -> list[Attempt]:
                     ending = ".json" if part == "pending" else ""
                     raise Refused(f"{file}.{part}{ending}: not the bytes that {file}."
                                   "terminal.json binds; restore the one that changed")
-            same_bytes(f"{file}.terminal.json", told, rebuilt)
-            digest = sha256(told)
+            same_bytes(f"{file}.terminal.json", terminal_raw, rebuilt)
+            digest = sha256(terminal_raw)
         made.append(Attempt(len(made) + 1, file, pending, pending_sha256, terminal, digest))
-    for number in range(len(made) + 1, len(made) + 23):  # a gap as long as an owner may allow
-        if names.get(f"{call.stem}.{number}", set()) & RECEIPT_PARTS:
-            raise Refused(f"{call.receipt(number)}: stands after a gap; restore the receipts "
-                          f"of attempt {len(made) + 1}")
     return made
 
 
 def next_number(made: list[Attempt], allowed: int) -> int | None:
     """The number of the attempt that may be made next, or None: answered, open, or unserved as
-    often as allowed."""
+    often as allowed. What the owner has to mend first is not counted, so numbers may go on."""
     if made and made[-1].status != "unserved":
         return None
     counted = sum(attempt.terminal["reason"] not in REMEDY for attempt in made)
@@ -1147,7 +1150,7 @@ LOCK_MARK = b"eval_loop "  # how a lock file of this program begins
 
 @contextlib.contextmanager
 def experiment_lock(root: str) -> Iterator[tuple[bytes, bytes]]:
-    """Holds the lock that every claim and every score takes. The lock file counts them: yields
+    """Holds the lock that every claim, close and score takes. The lock file counts them: yields
     its bytes (before, after)."""
     with contextlib.ExitStack() as stack:
         try:
@@ -1168,8 +1171,13 @@ def experiment_lock(root: str) -> Iterator[tuple[bytes, bytes]]:
         yield before, after
 
 
+def plan_sha256(bound: dict[str, str]) -> str | None:
+    """The hash of the plan that a call is of, among the hashes that it binds."""
+    return bound.get("planSha256") or bound.get("calibrationPlanSha256")
+
+
 class Ledger:
-    """All receipts of the experiment added up, under the lock that every claim takes.
+    """All receipts of the experiment added up, under the experiment's lock.
 
     The lock file counts its holders, so that receipts are read again only after another process
     held it. `committed` is known costs and, for all other calls, their reservations.
@@ -1182,6 +1190,7 @@ class Ledger:
         self.committed = Decimal(0)
         # receipt -> purpose, reservation, known cost
         self.entries: dict[str, tuple[str, Decimal, Decimal | None]] = {}
+        self.plans: dict[str, Any] = {}  # result directory -> hash of the plan that has it
         self.closed: set[str] = set()
         self.generation = b""
         self.mutex = threading.Lock()
@@ -1202,15 +1211,18 @@ class Ledger:
                 key = f"{directory}/{stem}"
                 if "pending.json" in parts and key not in self.closed:
                     pending, _ = read_receipt(self.root, f"{key}.pending.json",
-                                              {"purpose": TEXT, "reservedUsd": MONEY})
-                    self.count(key, pending["purpose"], pending["reservedUsd"])
+                                              {"purpose": TEXT, "reservedUsd": MONEY,
+                                               "bound": PENDING["bound"]})
+                    self.count(key, pending["purpose"], pending["reservedUsd"],
+                               pending["bound"])
                     if "terminal.json" in parts:
                         terminal, _ = read_receipt(self.root, f"{key}.terminal.json",
                                                    {"costUsd": COST})
                         self.close(key, terminal["costUsd"])
 
-    def count(self, key: str, purpose: str, reserved: str) -> None:
+    def count(self, key: str, purpose: str, reserved: str, bound: dict[str, str]) -> None:
         """Count a call that may be running: its reservation is committed."""
+        self.plans.setdefault(os.path.dirname(key), plan_sha256(bound))
         if key not in self.entries:
             self.entries[key] = purpose, Decimal(reserved), None
             self.committed = total((self.committed, Decimal(reserved)))
@@ -1366,6 +1378,10 @@ def claim(calling: Calling, call: Call, number: int) -> Flight | None:
         if os.path.lexists(os.path.join(root, call.directory, "score.json")):
             raise Refused(f"{call.directory}/score.json: exists; a scored plan accepts no "
                           "further call: start a new plan")
+        plan = plan_sha256(call.bound)
+        if ledger.plans.setdefault(call.directory, plan) != plan:
+            raise Refused(f"{call.directory}: holds receipts of another plan, which another "
+                          "command made now; give one of the two a resultDir of its own")
         make_directory(os.path.dirname(pending))
         if not os.path.lexists(pending):
             stdout = open_stream(root, f"{file}.stdout")
@@ -1387,7 +1403,7 @@ def claim(calling: Calling, call: Call, number: int) -> Flight | None:
             raise
         flight.pending_sha256 = sha256(raw)
         calling.written += 1
-        ledger.count(file, call.purpose, call.instrument.budget)
+        ledger.count(file, call.purpose, call.instrument.budget, call.bound)
     return flight
 
 
@@ -1412,8 +1428,9 @@ def ask(calling: Calling, flight: Flight) -> tuple[int | None, str | None]:
             flight.stderr = stderr
             make_private(flight)
             spawn(calling.program, flight)
-    except (OSError, ValueError, Refused):
-        pass  # without a process nothing was asked; the terminal receipt says so
+    except (OSError, ValueError, Refused) as error:  # without a process nothing was asked
+        with contextlib.suppress(OSError):  # the terminal receipt says so, its stderr why
+            os.write(flight.stderr, f"not started: {error}\n".encode("utf-8", "replace"))
     if not flight.process:
         return None, "not-started"
     exit_status = flight.wait()
@@ -1500,8 +1517,8 @@ def close_call(calling: Calling, call: Call, file: str, call_id: str, pending_sh
     shutil.rmtree(os.path.join(PRIVATE_ROOT, call_id), ignore_errors=True)
     os.close(publish(calling.root, f"{file}.terminal.json", canonical(terminal)))
     calling.written += 1
-    with calling.ledger.locked():
-        calling.ledger.close(file, terminal["costUsd"])
+    with contextlib.suppress(Refused, OSError), calling.ledger.locked():
+        calling.ledger.close(file, terminal["costUsd"])  # else its reservation counts on
     return terminal
 
 
@@ -1545,7 +1562,7 @@ class Work:
         self.closed = 0                  # before this command
         self.unknown = 0                 # calls, closed then or now, whose answer is unknown
         self.not_called = 0              # left to do when the purse refused
-        self.again = 0                   # unserved now, and may be tried again
+        self.again = 0                   # that only a repeated command can finish
         self.faults = 0                  # calls in a row that ended by machinery
         self.finished: list[tuple[str, Document]] = []  # now: file, terminal receipt
         self.stopped: list[str] = []     # why the command ended early
@@ -1619,15 +1636,20 @@ def make_calls(calling: Calling, work: Work, jobs: int, report: Report) -> None:
 
 
 def conclude(work: Work, future: Any, call: Call, made: list[Attempt], alone: bool,
-                report: Report) -> None:
-    """Note how one attempt ended. What the purse refused is tried once more when no call is
-    beside it any longer: only what is refused alone is refused."""
+             report: Report) -> None:
+    """Note how one attempt ended. When a limit of spending.json refuses a call beside others,
+    whose known cost may leave room, it is tried once more alone when they have ended; only the
+    second refusal stops the command."""
     number, file = len(made) + 1, call.receipt(len(made) + 1)
     try:
         terminal = future.result()
     except (Refused, OSError) as error:
-        work.todo.appendleft((call, made))
         purse = getattr(error, "purse", False)
+        if os.path.lexists(os.path.join(work.root, f"{file}.pending.json")):
+            left = Attempt(number, file, {}, "", None, None)
+            work.open["interrupted"].append((call, [*made, left]))
+        else:
+            work.todo.appendleft((call, made))
         work.blocked = purse and not alone
         if not work.blocked:
             work.stopped += getattr(error, "problems", [f"{file}: {error}"])
@@ -1653,12 +1675,12 @@ def close_left(calling: Calling, work: Work, state: str, report: Report) -> None
     for call, made in left_over:
         left, file = made[-1], f"{made[-1].file}.stdout"
         allowed = call.environment["timeoutSeconds"]
-        while (state == "waiting" and not unlocked(calling.root, file)
-               and not calling.interrupts
-               and elapsed_clock() - began < allowed  # whatever became of the wall clock
-               and utc_now() - parse_utc(left.pending["createdAtUtc"]) < timedelta(0, allowed)):
-            time.sleep(TICK_SECONDS)
+        until = parse_utc(left.pending["createdAtUtc"]) + timedelta(0, allowed)
         try:
+            while (state == "waiting" and not unlocked(calling.root, file)
+                   and not calling.interrupts and utc_now() < until
+                   and elapsed_clock() - began < allowed):  # whatever became of the wall clock
+                time.sleep(TICK_SECONDS)
             running = state == "waiting" and not unlocked(calling.root, file)
             terminal = None if running else close_interrupted(calling, call, left)
         except (Refused, OSError) as error:
@@ -1840,23 +1862,18 @@ def expectation(shape: Any) -> str:
 
 
 def _inspect_object(shape: Document, value: Document, path: str) -> Iterator[Finding]:
-    known = {name.rstrip("?"): inner for name, inner in shape.items()}
     for name in shape:
         if not name.endswith("?") and name not in value:
             yield f"{path}.{name}", name, None, None, "missing"
     for name, item in value.items():
-        if name in known:
-            yield from inspect(known[name], item, f"{path}.{name}", name)
+        inner = None if name.endswith("?") else shape.get(name) or shape.get(f"{name}?")
+        if inner is not None:
+            yield from inspect(inner, item, f"{path}.{name}", name)
         elif not name.startswith("_"):  # an owner's note
             import difflib
-            near = difflib.get_close_matches(name, known, 1, 0)
+            near = difflib.get_close_matches(name, [each.rstrip("?") for each in shape], 1, 0)
             yield (path, name, None, item,
                    f"unknown field {shorten(name)}; the nearest known one is {near[0]}")
-
-
-def shape_problems(shape: Any, value: Any) -> list[str]:
-    """Every way in which a value is not of a shape: 'PATH: expected …, got …'."""
-    return [f"{path}: {problem}" for path, _, _, _, problem in inspect(shape, value) if problem]
 
 
 def repeated(values: Iterable[Any]) -> list[Any]:
@@ -2018,6 +2035,10 @@ class Experiment:
         self.bound: dict[tuple[str, str], Bound] = {}
         self.built: dict[tuple[str, str], Any] = {}  # results by kind and file, and Skills
 
+    def hashes(self) -> dict[str, str]:
+        """The hash of each file that was read."""
+        return {bound.file: bound.sha256 for bound in self.bound.values() if bound.sha256}
+
     def settle(self) -> None:
         """Refuses when anything that was looked at so far has a problem."""
         if self.problems:
@@ -2119,7 +2140,7 @@ class Experiment:
             if leaf is UTC and not problem and parse_utc(value) > self.now + GRACE:
                 wrong.append(f"{path}: expected a time that is not in the future, got "
                              f"{shorten(value)}; now it is {utc_text(self.now)}")
-            if leaf is REFERENCE and not shape_problems(REFERENCE, value):
+            if leaf is REFERENCE and all(fits(leaf[part], value.get(part)) for part in leaf):
                 self.load(value, REFERENCE_KIND.get(name, "text"), f"{file} {path}")
         wrong = wrong or list(DOCUMENT_RULES.get(kind, lambda _: ())(document))
         self.problems += [f"{file}: {problem}" for problem in wrong]
@@ -2364,13 +2385,13 @@ def equal_inputs(places: list[Place]) -> Iterator[str]:
                    "families")
 
 
-def regex_verdict(pattern: str, output: str) -> str:
-    """pass, fail, or unknown after two seconds of processor time. Main thread only."""
+def regex_verdict(pattern: str, output: str, seconds: int = REGEX_SECONDS) -> str:
+    """pass, fail, or unknown after so much processor time. Main thread only."""
     def stop(*_: Any) -> None:
         raise TimeoutError
 
     before = signal.signal(signal.SIGVTALRM, stop)
-    signal.setitimer(signal.ITIMER_VIRTUAL, REGEX_SECONDS)
+    signal.setitimer(signal.ITIMER_VIRTUAL, seconds)
     try:
         found = re.search(pattern, output, re.MULTILINE)
         signal.setitimer(signal.ITIMER_VIRTUAL, 0)  # inside: it may still fire before
@@ -2506,8 +2527,8 @@ def sign_flip(differences: list[int]) -> tuple[Fraction, Fraction]:
     slot, ways, observed = len(sizes) + 2, subset_sums(sizes), sum(differences)
 
     def share(reached: int) -> Fraction:
-        """The share of sign patterns whose positive part is this or more: the rest modulo a
-        slot of ones adds up all slots, as nine does for decimal digits."""
+        """The share of sign patterns whose positive part is this or more: a number modulo a
+        slot of ones is the sum of its slots, as modulo 9 it is of its decimal digits."""
         return Fraction((ways >> reached * slot) % ((1 << slot) - 1), 2 ** len(sizes))
 
     two_sided = 2 * share((sum(sizes) + abs(observed)) // 2) if observed else Fraction(1)
@@ -2709,23 +2730,26 @@ def qualify(rows: list[Judged], limits: Document | None) -> Document:
 # ---------------------------------------------------------------- Scoring
 
 
-def literal_verdict(test: Test, output: str, normalised: str) -> tuple[str, str | None]:
+def literal_verdict(test: Test, output: str, normalised: str,
+                    seconds: int = REGEX_SECONDS) -> tuple[str, str | None]:
     """(verdict, reason) of a literal test on an output."""
     if test.kind == "regex":
-        verdict = regex_verdict(test.value, output)
+        verdict = regex_verdict(test.value, output, seconds)
         return verdict, "regex-timeout" if verdict == "unknown" else None
     found = normalise(test.value) in normalised
     return "pass" if found == (test.kind == "contains") else "fail", None
 
 
 def check_rows(case: Case, run: list[Attempt], judged: dict[str, list[Attempt]], allowed: int,
-               usable: bool, timeouts: set[tuple[str, str]]) -> list[Document]:
+               usable: bool, timeouts: set[tuple[str, str]] | None) -> list[Document]:
     """One row for each check of a case, from its rebuilt attempts. Pure but for the regex
     clock.
 
     `usable` says whether the judge may be called at all; `timeouts` are checks whose pattern
-    ran out of time when the score was first written.
+    ran out of time when the score was first written, None before that. A pattern that did not
+    run out then gets more time now: a slower machine must not refuse a true score.
     """
+    seconds = REGEX_SECONDS * (1 if timeouts is None else 10)
     told = run[-1].terminal if run and next_number(run, allowed) is None else None
     output = told.get("output") if told else None
     normalised = normalise(output) if output is not None else ""
@@ -2738,10 +2762,10 @@ def check_rows(case: Case, run: list[Attempt], judged: dict[str, list[Attempt]],
         elif told["reason"]:
             verdict = "fail" if told["reason"] in SKILL_REASONS else "unknown"
             reason = told["reason"]
-        elif (case.id, test.id) in timeouts:
+        elif timeouts and (case.id, test.id) in timeouts:
             verdict, reason = "unknown", "regex-timeout"
         elif test.kind != "judge":
-            verdict, reason = literal_verdict(test, output, normalised)
+            verdict, reason = literal_verdict(test, output, normalised, seconds)
         elif last:
             verdict = last["verdict"] if last["status"] == "ok" else "unknown"
             reason = last["reason"]
@@ -3135,7 +3159,8 @@ def foreign_terminal(experiment: Experiment, receipt: Foreign, until: str) -> Do
     terminal, _ = read_receipt(experiment.root, file, {
         "pendingSha256": SHA, "status": TEXT, "stdoutSha256": SHA, "completedAtUtc": STAMP})
     if terminal["pendingSha256"] != receipt.sha256:
-        raise Refused(f"{file}: belongs to another pending receipt; restore it")
+        raise Refused(f"{file}: binds other bytes than {receipt.file}.pending.json has; "
+                      "restore the one that changed")
     if terminal["completedAtUtc"] > until:
         return unknown
     stdout = read_stream(experiment.root, f"{receipt.file}.stdout")
@@ -3179,10 +3204,10 @@ def judged_samples(calls: list[Call], adjudicated: set[str],
     """Every sample as it counts; `judged` are (pending, terminal) of this and of other plans in
     time order.
 
-    The label, slice and judge's word of a pair's first time stand, unless a third person
-    decided about the label since, or only the machinery failed. A pair that was dropped still
-    counts. Of each criterion, judge, label and family the first pair counts, and no pair that
-    was judged under other criterion bytes before.
+    Label and slice are those of a pair's first time, unless a third person has decided about
+    the label since; the judge's word is its first that is no fault of the machinery. A pair
+    that was dropped still counts. Of each criterion, judge, label and family the first pair
+    counts, and no pair that was judged under other criterion bytes before.
     """
     now = {sample_key(call.subject): call.subject["sampleId"] for call in calls}
     own = calls[0].bound["calibrationPlanSha256"]
@@ -3600,10 +3625,13 @@ def stored_score(experiment: Experiment, arm: Arm) -> bytes | None:
         return None
 
 
-def saved_timeouts(score: bytes | None) -> set[tuple[str, str]]:
-    """The checks whose pattern ran out of time when the score was written; not tried again."""
+def saved_timeouts(score: bytes | None) -> set[tuple[str, str]] | None:
+    """The checks whose pattern ran out of time when the score was written, and which are not
+    tried again; None while there is no score."""
+    if score is None:
+        return None
     try:
-        rows = parse_json(score)["rows"] if score and b'"regex-timeout"' in score else []
+        rows = parse_json(score)["rows"] if b'"regex-timeout"' in score else []
         return {(row["caseId"], row["testId"]) for row in rows
                 if (row["reason"], row["kind"]) == ("regex-timeout", "regex")}
     except (ValueError, LookupError, TypeError):
@@ -3711,12 +3739,12 @@ def comparison_document(experiment: Experiment, arms: dict[str, Arm], revoked: l
     reasons = [*weighed.pop("reasons"), *exposures(experiment, arm.cases, others, last),
                *judge_doubts(arm.calibration, revoked)]
     developed = [receipt for receipt in others if (
-        receipt.pending["variant"], receipt.pending["split"]) == ("candidate", "development")]
+        receipt.pending["variant"], receipt.pending["split"]) == ("candidate", "development")
+        and foreign_terminal(experiment, receipt, last)["status"] != "unserved"]
     tried = {receipt.pending["bound"].get("skillSha256") for receipt in developed}
     again = {os.path.dirname(receipt.file) for receipt in developed
              if receipt.pending["bound"].get("skillSha256") == sha256(arm.skill)
-             and receipt.pending["bound"].get("policySha256") == arm.policy.sha256
-             and foreign_terminal(experiment, receipt, last)["status"] != "unserved"}
+             and receipt.pending["bound"].get("policySha256") == arm.policy.sha256}
     reasons += [f"{directory}: this candidate ran on development there, too, under this "
                 "policy; a second run tries chance again" for directory in sorted(again)]
     _, notes = candidate_leaks(arm.skill, before.skill, arm.cases)
@@ -3894,13 +3922,16 @@ def beside(document: str, *names: str) -> str:
 
 
 def from_here(words: str, document: str) -> str:
-    """Words in which each document is named as it is typed from here."""
-    return re.sub(r"[\w.-]+\.json", lambda match: beside(document, match[0]), words)
+    """Words in which each document, and FILE for this one, is named as it is typed from
+    here."""
+    return re.sub(r"\bFILE\b|[\w.-]+\.json", lambda match: shlex.quote(document)
+                  if match[0] == "FILE" else beside(document, match[0]), words)
 
 
 def next_step(words: str) -> None:
     """Print what to do and type next; commands are written with a $ before them."""
-    say("next: " + words.replace("$", f"python3 {sys.argv[0]} "))
+    say("next: " + re.sub(r"(?<!\S)\$(?=[a-z])",
+                          lambda _: f"python3 {shlex.quote(sys.argv[0])} ", words))
 
 
 def warn(experiment: Experiment) -> None:
@@ -3940,8 +3971,9 @@ def open_experiment(*documents: str) -> tuple[Experiment, list[str]]:
     parent = root
     while parent != (parent := os.path.dirname(parent)):
         if os.path.lexists(f"{parent}/spending.json") or holds_receipts(parent):
-            raise Refused(f"{root}: lies inside {parent}, which holds receipts or a purse; a "
-                          "subdirectory is no fresh ledger: work at its top, or outside it")
+            raise Refused(f"{root}: lies inside {parent}, which holds receipts or "
+                          "spending.json; a subdirectory is no fresh ledger: work at its top, "
+                          "or outside it")
     return Experiment(root, utc_now()), [os.path.basename(document) for document in documents]
 
 
@@ -4021,12 +4053,13 @@ def perform(options: argparse.Namespace, calling: Calling, work: Work, then: str
         signal.signal(signal.SIGINT, before)
     if work.stopped and not work.finished and not calling.written:
         raise Refused(*work.stopped)
+    damaged: list[str] = []
     try:
-        with calling.ledger.locked():
-            pass  # counts what was there before, too
+        with calling.ledger.locked():  # counts what other commands did, too
+            accounts = ledger_lines(calling.ledger, work.not_called)
     except (Refused, OSError) as error:
-        note(*(f"the accounting below is not complete: {text}"
-               for text in getattr(error, "problems", [error])))
+        damaged = getattr(error, "problems", [str(error)])
+        accounts = [f"no accounting: {text}" for text in damaged]
     say(f"{len(work.finished)} calls ended now, {work.closed} before; {work.unknown} of them "
         f"unknown; {len(work.todo)} not attempted")
     counted = collections.Counter(terminal["reason"] or "ok" for _, terminal in work.finished)
@@ -4037,10 +4070,10 @@ def perform(options: argparse.Namespace, calling: Calling, work: Work, then: str
             ("uncertain", "made on another machine; if it ended there, add --elsewhere-ended"),
             ("running", "another command is at it"),
             ("waiting", "its CLI still runs; fuser names the process"),
-            ("interrupted", "its program is gone; repeating the command closes it")):
+            ("interrupted", "has no terminal receipt; repeating the command closes it")):
         say(*(f"{state}: {made[-1].file}.stdout: {meaning}" for _, made in work.open[state]))
-    say(*ledger_lines(calling.ledger, work.not_called))
-    unfinished = work.todo or work.again or any(
+    say(*accounts)
+    unfinished = work.todo or work.again or damaged or any(
         left for state, left in work.open.items() if state != "uncertain")
     repeat = "$" + shlex.join(options.words)
     next_step(repeat if unfinished or work.open["uncertain"] or calling.interrupts else then)
@@ -4048,7 +4081,7 @@ def perform(options: argparse.Namespace, calling: Calling, work: Work, then: str
         return INTERRUPTED
     if work.open["uncertain"]:
         return UNCERTAIN
-    return UNFINISHED if unfinished or work.stopped else HOLD if work.unknown else DONE
+    return UNFINISHED if unfinished else HOLD if work.unknown or work.stopped else DONE
 
 
 def ledger_lines(ledger: Ledger, not_called: int) -> list[str]:
@@ -4092,9 +4125,9 @@ def cmd_check(options: argparse.Namespace) -> int:
     warn(experiment)
     experiment.problems += [] if experiment.problems else experiment.late
     experiment.settle()
-    say(f"no problem; files read: {len({file for file, _ in experiment.bound})}", *told)
+    say(f"no problem; files read: {len(experiment.hashes())}", *told)
     words, last = AFTER_CHECK[bounds[-1].kind], options.documents[-1]
-    next_step(from_here(words, last).replace("FILE", shlex.quote(last)))
+    next_step(from_here(words, last))
     return DONE
 
 
@@ -4300,8 +4333,10 @@ def calibration_lines(group: Document, limits: Document | None) -> list[str]:
     return lines + [f"  missed: {text}" for text in group["missed"]]
 
 
-def arms_for_calls(options: argparse.Namespace) -> tuple[Experiment, list[Arm]]:
-    """The arms of a calling command: one plan, or both held-out plans of one unlock.
+def arms_for_calls(
+        options: argparse.Namespace) -> tuple[Experiment, list[Arm], dict[str, Parts]]:
+    """The arms of a calling command, and the receipts in their result directories: one plan, or
+    both held-out plans of one unlock.
 
     Refuses late approvals, and a plan that is scored while calls are left.
     """
@@ -4323,18 +4358,23 @@ def arms_for_calls(options: argparse.Namespace) -> tuple[Experiment, list[Arm]]:
     if repeated(arm.directory for arm in arms):
         raise Refused(f"{arms[1].plan.file}: $.resultDir: expected a directory of its own, got "
                       f"that of {arms[0].plan.file}")
+    names = {arm.directory: refuse_foreign(experiment, arm) for arm in arms}
     for arm in arms:
-        refuse_foreign(experiment, arm)
         if stored_score(experiment, arm) is not None and scored(experiment, arm).possible:
             raise Refused(f"{arm.file}: its score exists; a scored plan accepts no "
                           "further call: start a new plan")
-    return experiment, arms
+    return experiment, arms, names
 
 
-def refuse_foreign(experiment: Experiment, arm: Arm) -> None:
-    """Refuses a result directory of another plan, and judgments whose run is gone: it would be
-    made again."""
+def refuse_foreign(experiment: Experiment, arm: Arm) -> Parts:
+    """The receipts of a plan's result directory. Refuses that of another plan, and what would
+    make a call twice: receipts after a gap, judgments whose run is gone."""
     names = receipt_names(experiment.root, arm.directory)
+    for stem in sorted(stem for stem, parts in names.items() if parts & RECEIPT_PARTS):
+        call, _, number = stem.rpartition(".")
+        if number != "1" and not names.get(f"{call}.{int(number) - 1}", set()) & RECEIPT_PARTS:
+            raise Refused(f"{arm.directory}/{stem}: stands after a gap; restore the receipts "
+                          f"of attempt {int(number) - 1}, a call is not made again")
     orphans = [stem for stem in sorted(names) if stem.rsplit(".", 2)[1] == "judge"
                and f"{stem.split('.')[0]}.run.1" not in names]
     if orphans:
@@ -4347,6 +4387,7 @@ def refuse_foreign(experiment: Experiment, arm: Arm) -> None:
                           pending["bound"].get("planSha256"),
                           f"{arm.file} needs a resultDir of its own")
     experiment.settle()
+    return names
 
 
 def alternating(arms: list[Arm], wanted: list[str] | None) -> Iterator[tuple[Arm, Case]]:
@@ -4374,17 +4415,15 @@ def refuse_exposed(experiment: Experiment, arms: list[Arm]) -> None:
 
 def cmd_run(options: argparse.Namespace) -> int:
     """SPENDS MONEY: run the Skill of a plan on its cases. Writes receipts."""
-    experiment, arms = arms_for_calls(options)
+    experiment, arms, names = arms_for_calls(options)
     refuse_exposed(experiment, arms)
     work = Work(experiment.root, options.elsewhere_ended)
     calls = [run_call(arm, case) for arm, case in alternating(arms, options.case)]
     refuse_large(calls)
-    names = {arm.directory: receipt_names(experiment.root, arm.directory) for arm in arms}
     for call in calls:
-        made = read_attempts(experiment.root, call, names[call.directory])
-        work.add(call, made)
+        work.add(call, read_attempts(experiment.root, call, names[call.directory]))
     calling = calling_for(experiment, options, arms[0].environment, False, lambda: None)
-    documents = " ".join(options.documents)
+    documents = shlex.join(options.documents)
     judged = bool(arms[0].calibration and arms[0].calibration.usable) and any(
         test.kind == "judge" for case in arms[0].cases for test in case.tests)
     then = f"$judge {documents}" if judged else score_steps(options)
@@ -4394,18 +4433,17 @@ def cmd_run(options: argparse.Namespace) -> int:
 
 def score_steps(options: argparse.Namespace) -> str:
     """The commands that score the plans of a calling command."""
-    return "; then: ".join(f"$score {file}" for file in options.documents)
+    return "; then: ".join(f"$score {shlex.quote(file)}" for file in options.documents)
 
 
 def cmd_judge(options: argparse.Namespace) -> int:
     """SPENDS MONEY: let the calibrated judge judge the outputs of a plan. Writes receipts."""
-    experiment, arms = arms_for_calls(options)
-    calibration, documents = arms[0].calibration, " ".join(options.documents)
+    experiment, arms, names = arms_for_calls(options)
+    calibration, documents = arms[0].calibration, shlex.join(options.documents)
     if calibration is None:
         raise Refused(f"{arms[0].policy.file}: $.calibration: null: this policy has no judge "
                       "tests")
     work, missing = Work(experiment.root, options.elsewhere_ended), 0
-    names = {arm.directory: receipt_names(experiment.root, arm.directory) for arm in arms}
     for arm, case in alternating(arms, options.case):
         call = run_call(arm, case)
         run = read_attempts(experiment.root, call, names[arm.directory])
@@ -4604,7 +4642,7 @@ def cmd_decide(options: argparse.Namespace) -> int:
     say(f"{synthetic(document)}{document['decision']} by {document['owner']}; "
         f"{document['humanReview']}", f"{result_line(output, new, document)}; publish it",
         "Nothing is installed or activated.")
-    next_step(f"$verify {os.path.join(os.path.dirname(options.decision), output)}")
+    next_step(f"$verify {beside(options.decision, output)}")
     return DONE
 
 
@@ -4631,7 +4669,7 @@ def cmd_verify(options: argparse.Namespace) -> int:
             document = decision_document(experiment, experiment.at(bound, "comparison"),
                                          experiment.at(bound, "decisionDocument"))
             same_document(bound, document)
-        hashes |= {bound.sha256 for bound in experiment.bound.values()}
+        hashes |= set(experiment.hashes().values())
         hashes |= {built.score_sha256 for built in experiment.built.values()
                    if isinstance(built, Tally)}
     if missing := sorted(set(options.trust or ()) - hashes):

@@ -374,7 +374,7 @@ class Desk:
         self.complete(paper.file, paper.document, paper.trouble)
         shape = eval_loop.SHAPES.get(kind_of(role), {})
         if role not in PROGRAM_MADE and (
-                problems := eval_loop.shape_problems(shape, paper.document)):
+                problems := shape_problems(shape, paper.document)):
             raise Refused(*(f"{paper.file}: {problem}" for problem in problems))
         return paper
 
@@ -474,6 +474,12 @@ class Desk:
 def drafting(role: str) -> tuple[str, str]:
     """Return the words that draft a role."""
     return "draft", DRAFTED_BY.get(role, role)
+
+
+def shape_problems(shape: Any, document: Any) -> list[str]:
+    """Return everything in a document that its shape does not allow."""
+    return [f"{path}: {problem}"
+            for path, _, _, _, problem in eval_loop.inspect(shape, document) if problem]
 
 
 def kind_of(role: str) -> str:
@@ -624,7 +630,7 @@ def plain_counts(desk: Desk, directory: str) -> str:
 def money_of(desk: Desk) -> dict[str, Any]:
     """Return the ledger: known, reserved for open calls, for unknown costs, and the limit."""
     spending = desk.document("spending")
-    usable = not eval_loop.shape_problems(eval_loop.SHAPES["spending"], spending)
+    usable = not shape_problems(eval_loop.SHAPES["spending"], spending)
     ledger = eval_loop.Ledger(str(desk.root), spending if usable else {"spendLimitUsd": "0"})
     ledger.refresh()
     calls = [(reserved, cost, key in ledger.closed)

@@ -31,8 +31,10 @@ names of their own.
 
 from __future__ import annotations
 
+import atexit
 import copy
 import datetime
+import functools
 import hashlib
 import json
 import os
@@ -40,6 +42,7 @@ import pathlib
 import shutil
 import subprocess
 import sys
+import tempfile
 
 TESTS = pathlib.Path(__file__).resolve().parent
 PROGRAM = TESTS.parent / "eval_loop.py"
@@ -102,6 +105,18 @@ def amount(case: str) -> int:
 def program_flags() -> list[str]:
     """Return the interpreter options of this test run that the program must bear as well."""
     return ["-X", "dev", "-W", "error"] if sys.flags.dev_mode else []
+
+
+@functools.cache
+def bytecode() -> dict[str, str]:
+    """Return variables under which the program is compiled once a test run, not once a command.
+
+    A command of a test differs by them, and by `-P -m eval_loop` in place of the path, from
+    what an owner types; what README says is tried as it is typed (test_docs, test_loop).
+    """
+    directory = tempfile.mkdtemp(prefix="bytecode-")
+    atexit.register(shutil.rmtree, directory, ignore_errors=True)
+    return {"PYTHONPATH": str(PROGRAM.parent), "PYTHONPYCACHEPREFIX": directory}
 
 
 def receipts(directory: pathlib.Path, part: str = "") -> dict[str, dict]:
@@ -449,12 +464,13 @@ class Experiment:
         """
         values = {"PATH": "/usr/bin:/bin", "HOME": str(self.home), "TMPDIR": str(self.tmp),
                   "LANG": "C.UTF-8", "ANTHROPIC_API_KEY": "synthetic-key",
-                  "PYTHONDONTWRITEBYTECODE": "1", **self.variables, **(env or {})}
+                  **bytecode(), **self.variables, **(env or {})}
         return {name: value for name, value in values.items() if value is not None}
 
     def arguments(self, *words: str) -> list[str]:
         """Return the argument vector of one command of the program."""
-        return [sys.executable, *program_flags(), str(self.program), *map(str, words)]
+        which = ["-P", "-m", PROGRAM.stem] if self.program == PROGRAM else [str(self.program)]
+        return [sys.executable, *program_flags(), *which, *map(str, words)]
 
     def command(self, *words: str, env=None, expect=None, timeout=300,
                 cwd=None) -> subprocess.CompletedProcess:

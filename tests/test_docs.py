@@ -718,9 +718,11 @@ def test_settings_of_the_questions_are_accepted_by_the_program():
     passed = re.findall(r'"passEnvironment": (\[.*?\])', text)
     assert len(settings) == len(passed) == 2
     for value in settings:
-        assert not eval_loop.shape_problems(shape["setEnvironment?"], json.loads(value))
+        assert not any(problem for *_, problem in eval_loop.inspect(
+            shape["setEnvironment?"], json.loads(value)))
     for value in passed:
-        assert not eval_loop.shape_problems(shape["passEnvironment?"], json.loads(value))
+        assert not any(problem for *_, problem in eval_loop.inspect(
+            shape["passEnvironment?"], json.loads(value)))
 
 
 if __name__ == "__main__":

@@ -26,7 +26,7 @@ TREE = ast.parse(TEXT)
 # Ceilings near what the file needs now, so that growth is noticed. The goals are smaller:
 # 2,000 lines and 16,000 tokens, better 1,800 and 14,000; 50 lines a function; the money path,
 # that is everything up to the end of Calls, under 900 lines.
-LINES_CEILING, TOKENS_CEILING, MONEY_PATH_CEILING = 4_750, 36_650, 1_690
+LINES_CEILING, TOKENS_CEILING, MONEY_PATH_CEILING = 4_770, 36_900, 1_700
 LINES_GOAL, TOKENS_GOAL, MONEY_PATH_GOAL = 2_000, 16_000, 900
 COLUMNS, FUNCTION_LINES, MEDIAN_LINES, NESTING, OPERANDS = 96, 50, 15, 5, 5
 
@@ -42,7 +42,7 @@ OPENERS = {"say", "main", "read_bound", "publish", "sync_directory", "file_sha25
            "boot_id", "open_plain"}
 CREATORS = {"publish", "open_stream", "sync_stream", "experiment_lock"}
 CHANGERS = {
-    "os.write": {"publish"}, "os.link": {"publish"}, "os.pwrite": {"experiment_lock"},
+    "os.write": {"publish", "ask"}, "os.link": {"publish"}, "os.pwrite": {"experiment_lock"},
     "os.unlink": {"remove"}, "os.ftruncate": {"sync_stream"}, "shutil.rmtree": {"close_call"},
     "os.makedirs": {"make_private"}, "os.mkdir": {"make_directory", "make_private"},
     "os.urandom": {"publish"},

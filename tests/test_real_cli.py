@@ -572,16 +572,17 @@ class Live:
         self.requests = made.requests_of(stem)
 
 
-def bring_about(made: World, words: list[str], mark: tuple, situation: str) -> None:
+def bring_about(made: World, words: list[str], mark: tuple, situation: str,
+                many: bool) -> None:
     """Say one command; when a signal belongs to the outcome, send it to the CLI.
 
-    Two calls run at a time, and which one ends first is luck: three failures of the machinery
-    in a row stop the command, which then says to repeat it.
+    Two calls run at a time, and which one of many ends first is luck: three failures of the
+    machinery in a row stop the command, which then says to repeat it.
     """
     if not situation:
-        for _ in range(5):
+        for _ in range(5 if many else 1):
             if made.experiment.command(*words, expect=(0, 4, 6)).returncode != 6:
-                return
+                break
         return
     running = made.experiment.start(*words)
     try:
@@ -634,7 +635,8 @@ def bring_all_about(made: World, words: list[str], commands: list[dict], mark=()
             narrowed = [word for case in command for word in ("--case", case)]
             case, name = next(iter(command.items()))
             waiting.append(pool.submit(bring_about, made, [*words, *narrowed],
-                                       (*mark, f"Task {case}:"), SCRIPTED[name].situation))
+                                       (*mark, f"Task {case}:"), SCRIPTED[name].situation,
+                                       len(command) > 1))
         for each in waiting:
             each.result()
 

@@ -100,7 +100,7 @@ def test_a_saved_timeout_stands_when_the_score_is_replayed(make, monkeypatch, ca
     assert rows == {("d01", "slow"): ("unknown", "regex-timeout"),
                     ("d01", "word"): ("pass", None)}
 
-    def once_is_enough(pattern, output):
+    def once_is_enough(pattern, output, *_):
         assert output != LONG, "a pattern that ran out of time was tried again"
         return "fail"
     monkeypatch.setattr(eval_loop, "regex_verdict", once_is_enough)

@@ -192,7 +192,8 @@ def changed(document, keys: tuple, value=None, remove: bool = False):
 
 def problems(kind: str, document) -> list[str]:
     """What the program's table says of a document."""
-    return eval_loop.shape_problems(eval_loop.SHAPES[kind], document)
+    return [f"{path}: {problem}" for path, _, _, _, problem
+            in eval_loop.inspect(eval_loop.SHAPES[kind], document) if problem]
 
 
 LEAVES = [(kind, *leaf) for kind, shape in FIELDS.items() for leaf in leaves(shape)]
