@@ -248,6 +248,8 @@ def grows(text: str) -> bool:
 
 def normalise(text: str) -> str:
     """NFKC, case folded, white space folded and trimmed: how texts and names are compared."""
+    if text.isascii():  # the same, sooner
+        return WHITE.sub(" ", text.lower()).strip()
     marks = "".join(re.escape(char) for char in set(text)
                     if unicodedata.combining(unicodedata.normalize("NFKD", char)[0]))
     if marks:  # Unicode's stream-safe form: a longer run would take quadratic time
@@ -420,8 +422,9 @@ def unlocked(root: str, file: str) -> bool:
         os.close(descriptor)
 
 
-def receipt_names(root: str, directory: str) -> Parts:
-    """The receipts of one result directory; none when it is not there."""
+def receipt_names(root: str, directory: str, purpose: str = "") -> Parts:
+    """The receipts of one result directory, or those of one purpose; none when it is not
+    there."""
     found: Parts = {}
     path = os.path.join(root, directory)
     if os.path.realpath(path) != os.path.normpath(path):
@@ -434,7 +437,7 @@ def receipt_names(root: str, directory: str) -> Parts:
     except OSError as error:
         raise Refused(f"{directory}: cannot be listed ({error.strerror})") from None
     for name in names:
-        if match := RECEIPT.fullmatch(name):
+        if purpose in name and (match := RECEIPT.fullmatch(name)):
             found.setdefault(match["stem"], set()).add(match["part"])
     return found
 
@@ -662,7 +665,7 @@ def judge_prompt(criterion: str, task: str, truth: str, output: str) -> str:
 
 def visible(text: str) -> str:
     """The text with lone surrogates, which UTF-8 cannot carry, as visible escapes."""
-    return text.encode("utf-8", "backslashreplace").decode("utf-8")
+    return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def arguments(call: Call, call_id: str) -> list[str]:
@@ -1821,13 +1824,18 @@ MAKER = {"calibration": "calibrate-finalize writes it", "comparison": "compare w
          "text": "restore it, or correct the name where it is named"}
 
 
+def unfilled(value: Any) -> bool:
+    """True for a placeholder of a template."""
+    return isinstance(value, str) and value.startswith("FILL:")
+
+
 # Something wrong, or a time or reference to look at: (path, name, shape, value, problem).
 Finding = tuple[str, str, Any, Any, str | None]
 
 
 def inspect(shape: Any, value: Any, path: str = "$", name: str = "") -> Iterator[Finding]:
     """Everything in a value that its shape does not allow, and its times and references."""
-    if isinstance(value, str) and value.startswith("FILL:"):
+    if unfilled(value):
         yield path, name, shape, value, f"placeholder not filled in ({shorten(value)})"
     elif isinstance(shape, OrNull):
         yield from inspect(shape.shape, value, path, name) if value is not None else ()
@@ -1868,7 +1876,8 @@ def _inspect_object(shape: Document, value: Document, path: str) -> Iterator[Fin
     for name, item in value.items():
         inner = None if name.endswith("?") else shape.get(name) or shape.get(f"{name}?")
         if inner is not None:
-            yield from inspect(inner, item, f"{path}.{name}", name)
+            if inner is UTC or unfilled(item) or not fits(inner, item):  # most items just fit
+                yield from inspect(inner, item, f"{path}.{name}", name)
         elif not name.startswith("_"):  # an owner's note
             import difflib
             near = difflib.get_close_matches(name, [each.rstrip("?") for each in shape], 1, 0)
@@ -3141,7 +3150,8 @@ def other_receipts(experiment: Experiment, purpose: str, own: set[str],
     time."""
     shape = CALIBRATED if purpose == "calibrate" else RAN
     for directory in receipt_directories(experiment.root):
-        names = receipt_names(experiment.root, directory) if directory not in own else {}
+        names = {} if directory in own else receipt_names(
+            experiment.root, directory, f".{purpose}.")
         for stem, parts in sorted(names.items()):
             if stem.rsplit(".", 2)[1] == purpose and "pending.json" in parts:
                 file = f"{directory}/{stem}"
