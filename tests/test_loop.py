@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
 import signal
 import subprocess
@@ -1131,3 +1132,162 @@ def test_an_unlock_of_seen_cases_is_warned_of_when_it_is_checked(ready):
     experiment.candidate_development()
     told = experiment.command("check", experiment.write_unlock(), expect=0).stderr
     assert "h01 is exposed" in told
+
+
+@pytest.mark.parametrize("number", [2, 22, 23, 40])
+def test_a_run_is_not_made_again_where_only_a_later_attempt_is_left(ready, number):
+    experiment = ready("policy", judge=False)
+    plan = experiment.write_plan("baseline", "development")
+    experiment.command("run", plan, expect=0)
+    results = experiment.path(experiment.result_directory("baseline", "development"))
+    for path in results.glob("d01.run.1.*"):
+        path.rename(results / path.name.replace(".run.1.", f".run.{number}."))
+    refused(experiment, "run", plan, saying=(f"d01.run.{number}", "stands after a gap"))
+
+
+def test_what_was_paid_is_told_when_another_call_cannot_be_looked_at(
+        ready, monkeypatch, capsys):
+    experiment = ready("policy", judge=False)
+    plan = experiment.write_plan("baseline", "development")
+    experiment.command("run", plan, "--case", "d01", expect=0)
+    results = experiment.path(experiment.result_directory("baseline", "development"))
+    (results / "d01.run.1.terminal.json").unlink()
+
+    def not_to_be_opened(*_):
+        raise eval_loop.Refused("d01.run.1.stdout: cannot be opened")
+
+    monkeypatch.setattr(eval_loop, "open_state", lambda *_: "waiting")
+    monkeypatch.setattr(eval_loop, "unlocked", not_to_be_opened)
+    assert eval_loop.main(["run", str(experiment.path(plan))]) == 6
+    told = capsys.readouterr().out
+    assert "1 calls ended now" in told and "d01.run.1.stdout: cannot be opened" in told
+    assert (results / "d02.run.1.terminal.json").exists()
+
+
+def test_a_call_whose_receipt_is_written_ended_whatever_the_ledger_says(
+        ready, monkeypatch, capsys):
+    experiment = ready("policy", judge=False)
+    plan = experiment.write_plan("baseline", "development")
+
+    def cannot(*_):
+        raise eval_loop.Refused("results: cannot be listed")
+
+    monkeypatch.setattr(eval_loop.Ledger, "close", cannot)
+    monkeypatch.setattr(eval_loop, "ledger_lines", cannot)
+    assert eval_loop.main(["run", str(experiment.path(plan)), "--case", "d01"]) == 6
+    told = capsys.readouterr().out
+    assert "1 calls ended now" in told and "0 not attempted" in told
+    assert "no accounting: results: cannot be listed" in told and "clear" not in told
+
+
+def test_a_call_that_was_made_is_not_told_as_not_attempted(ready, monkeypatch, capsys):
+    experiment = ready("policy", judge=False)
+    plan = experiment.write_plan("baseline", "development")
+    publish = eval_loop.publish
+
+    def full(root, file, raw):
+        if file.endswith(".terminal.json"):
+            raise eval_loop.Refused(f"{file}: cannot be written durably")
+        return publish(root, file, raw)
+
+    monkeypatch.setattr(eval_loop, "publish", full)
+    assert eval_loop.main(["run", str(experiment.path(plan))]) == 6
+    told = capsys.readouterr().out
+    assert "0 calls ended now" in told and "1 not attempted" in told
+    assert "interrupted: " in told and "d01.run.1.stdout: has no terminal receipt" in told
+    experiment.command("run", plan, expect=0)
+    assert len(experiment.call_log()) == 2
+
+
+def test_why_a_cli_was_not_started_is_kept(ready, monkeypatch, tmp_path):
+    experiment = ready("policy", judge=False)
+    plan = experiment.write_plan("baseline", "development")
+    monkeypatch.setattr(eval_loop, "PRIVATE_ROOT", str(tmp_path / "not there"))
+    assert eval_loop.main(["run", str(experiment.path(plan)), "--case", "d01"]) == 6
+    results = experiment.path(experiment.result_directory("baseline", "development"))
+    assert "No such file or directory" in (results / "d01.run.1.stderr").read_text("utf-8")
+    assert experiment.receipts("d01.run.1.terminal")
+    monkeypatch.undo()
+    experiment.command("run", plan, expect=0)
+
+
+def test_a_run_of_which_nothing_is_left_does_not_ask_to_be_repeated(ready):
+    experiment = ready("policy", judge=False)
+    plan = experiment.write_plan("baseline", "development")
+    experiment.rules({"purpose": "run", "contains": "d02", "cost": "5"})
+    told = experiment.command("run", plan, expect=4).stdout
+    assert "stopped: " in told and "next: " in told and "score" in told.splitlines()[-1]
+
+
+@pytest.mark.parametrize("name", ["a$b", "$check it", "FILE", "it's here"])
+def test_the_next_command_can_be_typed_whatever_the_directory_is_called(
+        ready, tmp_path, name):
+    experiment = ready("policy", judge=False).copied(tmp_path / name)
+    plan = experiment.path(experiment.write_plan("baseline", "development"))
+    for command in ("check", "run", "score"):
+        told = experiment.command(command, plan, cwd=tmp_path, expect=0).stdout
+        words = shlex.split(told.splitlines()[-1].partition("eval_loop.py ")[2])
+        assert words and os.path.dirname(words[1].rstrip(";")) == str(experiment.directory)
+
+
+def test_a_result_is_not_written_through_a_link(ready, tmp_path):
+    experiment = ready("policy")
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    experiment.path("out").symlink_to(outside)
+    experiment.edit("calibration-plan.json", lambda plan: plan.update(
+        calibrationOutputFile="out/calibration.json", resultDir="results/other"))
+    experiment.rules()
+    experiment.command("calibrate-run", "calibration-plan.json", expect=0)
+    experiment.write_approval()
+    told = experiment.command("calibrate-finalize", "calibration-plan.json",
+                              "calibration-approval.json", expect=3).stderr
+    assert "out/calibration.json" in told and "link" in told
+    assert not list(outside.iterdir())
+
+
+def test_two_plans_begun_at_once_in_one_directory_do_not_mix(ready, monkeypatch, capsys):
+    experiment = ready("policy", judge=False)
+    plan = experiment.write_plan("baseline", "development")
+    other = experiment.write("other-plan.json", {**experiment.read(plan), "_note": "another"})
+    claim = eval_loop.claim
+
+    def beside(*words):
+        monkeypatch.setattr(eval_loop, "claim", claim)
+        experiment.command("run", plan, "--case", "d01", expect=0)
+        return claim(*words)
+
+    monkeypatch.setattr(eval_loop, "claim", beside)
+    assert eval_loop.main(["run", str(experiment.path(other)), "--case", "d02"]) == 3
+    assert "holds receipts of another plan" in capsys.readouterr().err
+    assert len(experiment.call_log()) == 1
+    experiment.command("run", plan, expect=0)
+
+
+def test_a_candidate_that_never_answered_was_not_tried(make):
+    experiment = make(heldout=5, judge=False)
+    experiment.walk("baseline_development")
+    experiment.rules({"purpose": "run", "status": 401})
+    experiment.write_diagnosis()
+    experiment.command("run", experiment.write_plan("candidate", "development"), expect=6)
+    experiment.rules()
+    experiment.second_candidate(CANDIDATE_SKILL + "Be brief.\n")
+    experiment.write_diagnosis()
+    experiment.candidate_development()
+    experiment.unlock()
+    experiment.heldout()
+    experiment.compare()
+    assert comparison(experiment)["candidatesTried"] == 1
+
+
+def test_an_inventory_that_is_not_there_is_not_a_file_that_was_read(ready):
+    experiment = ready("baseline_development", judge=False)
+    told = experiment.command("check", BASELINE_DEVELOPMENT, expect=0).stdout
+    inventory = experiment.read("heldout-cases.json")
+    experiment.path("heldout-cases.json").unlink()
+    fewer = 1 + len({row[name]["file"] for row in inventory["cases"]
+                     for name in ("input", "expected", "truth")})
+    told, now = (int(text.split("files read: ")[1].split()[0]) for text in (
+        told, experiment.command("check", BASELINE_DEVELOPMENT, expect=0).stdout))
+    assert told - now == fewer
+    experiment.command("verify", BASELINE_DEVELOPMENT, "--trust", "", expect=3)

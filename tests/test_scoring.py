@@ -109,6 +109,22 @@ def test_a_saved_timeout_stands_when_the_score_is_replayed(make, monkeypatch, ca
     assert "exists already" in capsys.readouterr().out
 
 
+def test_a_pattern_in_time_gets_more_time_on_replay_where_a_machine_is_slower(
+        make, monkeypatch):
+    tests = [{"id": "quick", "kind": "regex", "critical": False, "value": "a+"}]
+    _, experiment = score(make, tests, [LONG])
+    given, search = [], eval_loop.regex_verdict
+
+    def timed(pattern, output, seconds=2):
+        given.append(seconds)
+        return search(pattern, output, seconds)
+    monkeypatch.setattr(eval_loop, "regex_verdict", timed)
+    assert eval_loop.main(["verify", str(experiment.path(PLAN))]) == 0
+    experiment.path(experiment.score_name("baseline", "development")).unlink()
+    assert eval_loop.main(["score", str(experiment.path(PLAN))]) == 0
+    assert given == [20, 2]
+
+
 # ---- What is refused or warned of before paying ----------------------------------------------
 
 
