@@ -1006,7 +1006,6 @@ def interpret(call: Call, call_id: str, facts: Document, stdout: bytes,
 class Attempt(NamedTuple):
     """One attempt as its receipts tell it, rebuilt and found equal; open without a terminal."""
 
-    number: int
     file: str                       # directory, stem and number
     pending: Document
     pending_sha256: str
@@ -1082,7 +1081,7 @@ def read_attempts(root: str, call: Call, names: Parts) -> list[Attempt]:
                                   "terminal.json binds; restore the one that changed")
             same_bytes(f"{file}.terminal.json", terminal_raw, rebuilt)
             digest = sha256(terminal_raw)
-        made.append(Attempt(len(made) + 1, file, pending, pending_sha256, terminal, digest))
+        made.append(Attempt(file, pending, pending_sha256, terminal, digest))
     return made
 
 
@@ -1643,13 +1642,13 @@ def conclude(work: Work, future: Any, call: Call, made: list[Attempt], alone: bo
     """Note how one attempt ended. When a limit of spending.json refuses a call beside others,
     whose known cost may leave room, it is tried once more alone when they have ended; only the
     second refusal stops the command."""
-    number, file = len(made) + 1, call.receipt(len(made) + 1)
+    file = call.receipt(len(made) + 1)
     try:
         terminal = future.result()
     except (Refused, OSError) as error:
         purse = getattr(error, "purse", False)
         if os.path.lexists(os.path.join(work.root, f"{file}.pending.json")):
-            left = Attempt(number, file, {}, "", None, None)
+            left = Attempt(file, {}, "", None, None)
             work.open["interrupted"].append((call, [*made, left]))
         else:
             work.todo.appendleft((call, made))
@@ -1659,7 +1658,7 @@ def conclude(work: Work, future: Any, call: Call, made: list[Attempt], alone: bo
             work.not_called = len(work.todo) if purse else 0
         return
     work.blocked = False
-    made = [*made, Attempt(number, file, {}, "", terminal, None)]
+    made = [*made, Attempt(file, {}, "", terminal, None)]
     if terminal is None:
         work.open["running"].append((call, made))
         return
@@ -3357,6 +3356,11 @@ def calibration_of(experiment: Experiment, policy: Bound) -> Calibration | None:
         return None
     bound = experiment.at(policy, "calibration")
     experiment.settle()
+    return rebuilt_calibration(experiment, bound)
+
+
+def rebuilt_calibration(experiment: Experiment, bound: Bound) -> Calibration:
+    """A calibration record on disk, rebuilt from its receipts and found equal."""
     document = calibration_document(experiment, experiment.at(bound, "calibrationPlan"),
                                     experiment.at(bound, "calibrationApproval"))
     same_document(bound, document)
@@ -4216,8 +4220,7 @@ def cost_sentences(what: str, environment: Document, runs: int, judgments: int) 
 
 def check_calibration_plan(experiment: Experiment, plan: Bound) -> list[str]:
     """What a calibration plan costs and its sample sizes can prove."""
-    calibration_ready(experiment, plan)
-    labels, _ = labels_of(plan)
+    labels = calibration_ready(experiment, plan)
     groups = collections.Counter((sample["criterion"]["file"], sample.get("slice") or "-",
                                   labels[sample["id"]]) for sample in plan["samples"])
     alpha = alpha_of(plan.document.get("qualification"), len({key[:2] for key in groups}))
@@ -4257,9 +4260,10 @@ CHECKS = {"environment": check_environment, "policy": check_policy, "plan": chec
           "heldout-unlock": check_unlock}
 
 
-def calibration_ready(experiment: Experiment, plan: Bound) -> None:
-    """Refuses a calibration plan with bad labels, or samples that its exclusions hold."""
-    _, problems = labels_of(plan)
+def calibration_ready(experiment: Experiment, plan: Bound) -> dict[str, str]:
+    """The labels of a calibration plan. Refuses bad ones, and samples that its exclusions
+    hold."""
+    labels, problems = labels_of(plan)
     excluded = places_of(experiment, plan["exclusions"])
     samples = sample_places(experiment, plan)
     problems += [f"leakage: {text}" for text in (*overlaps(samples, excluded),
@@ -4271,6 +4275,7 @@ def calibration_ready(experiment: Experiment, plan: Bound) -> None:
                                    "verified")
     if problems:
         raise Refused(*problems)
+    return labels
 
 
 def refuse_large(calls: Iterable[Call]) -> None:
@@ -4673,8 +4678,7 @@ def cmd_verify(options: argparse.Namespace) -> int:
         elif bound.kind == "comparison":
             stored_comparison(experiment, bound)
         elif bound.kind == "calibration":
-            same_document(bound, calibration_document(experiment, experiment.at(
-                bound, "calibrationPlan"), experiment.at(bound, "calibrationApproval")))
+            rebuilt_calibration(experiment, bound)
         else:
             document = decision_document(experiment, experiment.at(bound, "comparison"),
                                          experiment.at(bound, "decisionDocument"))

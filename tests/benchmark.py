@@ -269,7 +269,7 @@ class Forged(builder.Experiment):
         for end, data in (("pending.json", raw), ("stdout", stdout), ("stderr", b""),
                           ("terminal.json", told)):
             (self.directory / f"{stem}.{end}").write_bytes(data)
-        return eval_loop.Attempt(1, stem, pending, eval_loop.sha256(raw), terminal,
+        return eval_loop.Attempt(stem, pending, eval_loop.sha256(raw), terminal,
                                  eval_loop.sha256(told))
 
 
