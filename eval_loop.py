@@ -89,6 +89,7 @@ BUILT_IN_SKILLS = ("doctor", "plugin-authoring")  # always listed, so no proof o
 LEAK_LENGTH = 40                  # normalised characters of held-out text no Skill may hold
 NOTE_LENGTH = 20                  # fewer, which are only noted
 PRIVATE_ROOT = "/tmp"             # of private directories; the CLI tells the model their path
+ATTEMPT_LIMIT = 9_999             # attempts at one call, most of them refused for one reason
 TICK_SECONDS = 0.05               # how often running calls are looked at
 ASLEEP_SECONDS = 5                # a look that comes this late means that the machine slept
 
@@ -117,7 +118,8 @@ MACHINERY_REASONS = frozenset({
 class Refused(Exception):
     """The one error: a sentence for each problem: file, field, expected, got, remedy.
 
-    `purse` says that a limit of spending.json leaves no room: the end of calls in flight may.
+    `purse` says that a limit of spending.json leaves no room; room may come when calls in
+    flight end.
     """
 
     def __init__(self, *problems: str, purse: bool = False) -> None:
@@ -582,8 +584,8 @@ ENDINGS = frozenset({"timeout", "suspended", "killed", "too-much-output", "inter
                      "not-started"})
 MOMENT = {  # what only the moment of a pending receipt knew
     "callId": matches("a UUID", r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"),
-    "attempt": range(1, 10_000), "createdAtUtc": STAMP, "host": LITERAL, "bootId": LITERAL,
-    "programSha256": SHA, "spendLimitUsd": MONEY, "callLimit": OrNull(COUNT),
+    "attempt": range(1, ATTEMPT_LIMIT + 1), "createdAtUtc": STAMP, "host": LITERAL,
+    "bootId": LITERAL, "programSha256": SHA, "spendLimitUsd": MONEY, "callLimit": OrNull(COUNT),
     "environmentNames": Rule("a list", lambda value: isinstance(value, list))}
 PENDING = {"bound": Rule("an object of hashes", lambda value: (
     isinstance(value, dict) and all(isinstance(item, str) for item in value.values()))),
@@ -823,7 +825,7 @@ def unserved_reason(answer: Answer) -> str | None:
         codes = r"\b(ECONNREFUSED|ENOTFOUND|EAI_AGAIN|ENETUNREACH|EHOSTUNREACH|EADDRNOTAVAIL)\b"
         return "unreachable" if re.search(codes, text) else None
     if status >= 500:  # without the number: an error inside a stream that a model had begun
-        return "overloaded" if str(status) in text else None
+        return "overloaded" if re.search(rf"\b{status}\b", text) else None
     if status == 402 or text.startswith("Credit balance"):
         return "no-credit"
     return {401: "bad-credential", 403: "bad-credential", 404: "no-such-model",
@@ -922,7 +924,7 @@ def judge_reason(facts: Document, answer: Answer, output: str) -> str | None:
     reply, calls = result.get("structured_output"), answer.tools
     once = (len(calls) == 1 and calls[0].get("input") == reply and result.get("num_turns") == 2
             and result.get("stop_reason") == "tool_use")
-    if not once or not valid_reply(reply):
+    if not once or not valid_reply(reply) or grows(reply["quote"]):
         return "invalid-verdict"
     whole = (result.get("terminal_reason") == "completed"
              and calls[0].get("name") == "StructuredOutput")
@@ -1091,7 +1093,7 @@ def next_number(made: list[Attempt], allowed: int) -> int | None:
     if made and made[-1].status != "unserved":
         return None
     counted = sum(attempt.terminal["reason"] not in REMEDY for attempt in made)
-    return len(made) + 1 if counted < allowed else None
+    return len(made) + 1 if counted < allowed and len(made) < ATTEMPT_LIMIT else None
 
 
 # ---------------------------------------------------------------- Calls
@@ -1152,16 +1154,18 @@ LOCK_MARK = b"eval_loop "  # how a lock file of this program begins
 
 @contextlib.contextmanager
 def experiment_lock(root: str) -> Iterator[tuple[bytes, bytes]]:
-    """Holds the lock that every claim, close and score takes. The lock file counts them: yields
-    its bytes (before, after)."""
+    """Holds the lock under which calls are claimed, ended calls are counted and scores are
+    written; a terminal receipt needs only the lock of its pending receipt. The lock file counts
+    its holders: yields its bytes (before, after)."""
     with contextlib.ExitStack() as stack:
         try:
             descriptor = open_plain(f"{root}/.lock", os.O_RDWR | os.O_CREAT)
             stack.callback(os.close, descriptor)
             fcntl.flock(descriptor, fcntl.LOCK_EX)
             before = os.pread(descriptor, 64, 0)
+            # our mark, or a beginning of it that a crash left
             ours = before.startswith(LOCK_MARK) or LOCK_MARK.startswith(before.strip(b"\0"))
-            if not ours:  # nor torn by a crash
+            if not ours:
                 raise Refused(f".lock: expected this program's lock, got {before!r}; move it "
                               "away")
             counted = re.search(rb"\d{20}", before)
@@ -1234,7 +1238,7 @@ class Ledger:
         purpose, reserved, known = self.entries.get(key, ("", Decimal(0), Decimal(0)))
         if known is None and cost != "unknown":
             self.entries[key] = purpose, reserved, Decimal(cost)
-            self.committed = total((self.committed, Decimal(cost), -reserved))
+            self.committed = total((self.committed, Decimal(cost), reserved.copy_negate()))
         self.closed.add(key)
 
     def room_problem(self, budget: str) -> str | None:
@@ -1381,13 +1385,13 @@ def claim(calling: Calling, call: Call, number: int) -> Flight | None:
             raise Refused(f"{call.directory}/score.json: exists; a scored plan accepts no "
                           "further call: start a new plan")
         plan = plan_sha256(call.bound)
-        if ledger.plans.setdefault(call.directory, plan) != plan:
+        if ledger.plans.get(call.directory, plan) != plan:
             raise Refused(f"{call.directory}: holds receipts of another plan, which another "
                           "command made now; give one of the two a resultDir of its own")
         make_directory(os.path.dirname(pending))
         if not os.path.lexists(pending):
             stdout = open_stream(root, f"{file}.stdout")
-        if stdout is None:
+        if stdout is None:  # its pending receipt is there, or its stdout is locked
             return None
         flight = Flight(call, file, str(uuid.uuid4()), stdout)
         try:
@@ -1396,7 +1400,8 @@ def claim(calling: Calling, call: Call, number: int) -> Flight | None:
                 "createdAtUtc": utc_text(utc_now()), "host": os.uname().nodename,
                 "bootId": boot_id(), "programSha256": calling.program_sha256,
                 "spendLimitUsd": money(ledger.limit), "callLimit": ledger.call_limit,
-                "environmentNames": sorted(call_environment(call.environment, ""))}))
+                # names only, never a value
+                "environmentNames": sorted(call_environment(call.environment, "").keys())}))
             flight.pending = publish(root, f"{file}.pending.json", raw)
         except (Refused, OSError) as error:
             flight.release()
@@ -1516,9 +1521,10 @@ def close_call(calling: Calling, call: Call, file: str, call_id: str, pending_sh
         {**facts, "completedAtUtc": utc_text(utc_now()), "lapsed": lapsed},
         read_stream(calling.root, f"{file}.stdout"),
         read_stream(calling.root, f"{file}.stderr"))
-    shutil.rmtree(os.path.join(PRIVATE_ROOT, call_id), ignore_errors=True)
     os.close(publish(calling.root, f"{file}.terminal.json", canonical(terminal)))
     calling.written += 1
+    with contextlib.suppress(RecursionError):  # what a CLI nested too deeply stays there
+        shutil.rmtree(os.path.join(PRIVATE_ROOT, call_id), ignore_errors=True)
     with contextlib.suppress(Refused, OSError), calling.ledger.locked():
         calling.ledger.close(file, terminal["costUsd"])  # else its reservation counts on
     return terminal
@@ -1554,7 +1560,10 @@ def open_state(root: str, left: Attempt, elsewhere_ended: bool) -> str:
 
 
 class Work:
-    """The calls of one command, sorted by what their receipts say, and what became of them."""
+    """The calls of one command, sorted by what their receipts say, and what became of them.
+
+    `elsewhere_ended`: the owner says that calls made on another machine have ended.
+    """
 
     def __init__(self, root: str, elsewhere_ended: bool) -> None:
         self.root, self.elsewhere_ended = root, elsewhere_ended
@@ -1648,6 +1657,7 @@ def conclude(work: Work, future: Any, call: Call, made: list[Attempt], alone: bo
     except (Refused, OSError) as error:
         purse = getattr(error, "purse", False)
         if os.path.lexists(os.path.join(work.root, f"{file}.pending.json")):
+            # ours without a terminal, or another command's; only its name is told from here on
             left = Attempt(file, {}, "", None, None)
             work.open["interrupted"].append((call, [*made, left]))
         else:
@@ -1693,7 +1703,8 @@ def close_left(calling: Calling, work: Work, state: str, report: Report) -> None
             work.open["waiting" if running else "running"].append((call, made))
         else:
             work.finish(call, [*made[:-1], left._replace(terminal=terminal)], report)
-    work.stopped, work.faults = stopped, 0  # how those ended is no reason to stop now
+    # What finish() added is no reason to stop now; a fault of closing itself is.
+    work.stopped, work.faults = stopped, 0
 
 
 # ---------------------------------------------------------------- Documents
@@ -1828,7 +1839,8 @@ def unfilled(value: Any) -> bool:
     return isinstance(value, str) and value.startswith("FILL:")
 
 
-# Something wrong, or a time or reference to look at: (path, name, shape, value, problem).
+# Something wrong, or a time or reference to look at: (path, name, shape, value, problem). With
+# a problem the value may be of any type.
 Finding = tuple[str, str, Any, Any, str | None]
 
 
@@ -2031,8 +2043,13 @@ class Bound:
 
 class Experiment:
     """One experiment directory as one command sees it: each bound file is read once, at one
-    moment. `problems` collects everything wrong, `warnings` what the owner should know, `late`
-    claimed times that contradict receipts, `absent` sealed inventories that a custodian has."""
+    moment.
+
+    `problems` collects everything wrong, `warnings` what the owner should know, `absent` sealed
+    inventories that a custodian has; `late` claimed times that contradict receipts, which are
+    refused before paying, listed in a comparison and a decision's receipt, and a warning of
+    calibrate-finalize.
+    """
 
     def __init__(self, root: str, now: datetime) -> None:
         self.root, self.now = os.path.realpath(root), now
@@ -2148,7 +2165,8 @@ class Experiment:
             if leaf is UTC and not problem and parse_utc(value) > self.now + GRACE:
                 wrong.append(f"{path}: expected a time that is not in the future, got "
                              f"{shorten(value)}; now it is {utc_text(self.now)}")
-            if leaf is REFERENCE and all(fits(leaf[part], value.get(part)) for part in leaf):
+            if leaf is REFERENCE and isinstance(value, dict) and all(
+                    fits(leaf[part], value.get(part)) for part in leaf):
                 self.load(value, REFERENCE_KIND.get(name, "text"), f"{file} {path}")
         wrong = wrong or list(DOCUMENT_RULES.get(kind, lambda _: ())(document))
         self.problems += [f"{file}: {problem}" for problem in wrong]
@@ -2351,7 +2369,8 @@ def place_of(file: str, entry: Document, task: Bound) -> Place:
 
 @once_a_command
 def cases_of(experiment: Experiment, inventory: Bound) -> list[Case]:
-    """The cases of a loaded inventory, whose own entries are then let go of."""
+    """The cases of a loaded inventory, whose own entries are then let go of to save memory;
+    nothing reads them again in this command."""
     cases = []
     for entry in inventory["cases"]:
         task, truth, expected = (experiment.at(entry, name)
@@ -2710,20 +2729,22 @@ def alpha_of(limits: Document | None, groups: int) -> Fraction:
 def qualify(rows: list[Judged], limits: Document | None) -> Document:
     """The judged samples as groups with bounds, and what they qualify for. Pure.
 
-    Refuses exact agreement (no limits) on any mismatch, or when a label has no sample.
+    Refuses exact agreement (no limits) on any mismatch, of samples that do not count, too, or
+    when a label has no sample.
     """
     keys = sorted({(row.criterion, row.slice) for row in rows},
                   key=lambda key: (key[0], key[1] or ""))
     alpha = alpha_of(limits, len(keys))
     groups, problems = [], []
     for key in keys:
-        inside = [row for row in rows if (row.criterion, row.slice) == key and row.counted]
+        every = [row for row in rows if (row.criterion, row.slice) == key]
+        inside = [row for row in every if row.counted]
         group = {"criterionSha256": key[0], "slice": key[1], **class_counts(inside, alpha)}
         group["missed"] = missed_limits(group, limits, alpha) if limits else []
         groups.append(group)
         where = group_name(group)
         problems += [f"{where}: sample {row.id}: labelled {row.label}, judged {row.verdict}; "
-                     "exact agreement allows no mismatch" for row in inside
+                     "exact agreement allows no mismatch" for row in every
                      if row.label != row.verdict or not row.own]
         problems += [f"{where}: no sample labelled {label} counts; exact agreement needs one"
                      for label in VERDICTS if not any(row.label == label for row in inside)]
@@ -3017,7 +3038,7 @@ class Arm(NamedTuple):
     cases: list[Case]
     skill: bytes
     calibration: Calibration | None
-    before: dict[str, "Arm"]     # the development arms that it stands on
+    before: dict[str, "Arm"]     # the development arms that it stands on: none, one or two
 
     @property
     def file(self) -> str:
@@ -3160,13 +3181,16 @@ def other_receipts(experiment: Experiment, purpose: str, own: set[str],
 
 
 def foreign_terminal(experiment: Experiment, receipt: Foreign, until: str) -> Document:
-    """The terminal of another plan's call: unknown without one by `until`, and where it says
-    unserved while its own output does not. Refuses a verdict that its output does not hold."""
+    """The terminal of another plan's call; as an error with verdict unknown when there is none
+    by `until`, when it says unserved and its own output does not, when it is no verdict.
+
+    Refuses a verdict that its output does not hold, and a terminal of another pending receipt.
+    """
     file, unknown = f"{receipt.file}.terminal.json", {"status": "error", "verdict": "unknown"}
     if not os.path.lexists(os.path.join(experiment.root, file)):
         return unknown
     terminal, _ = read_receipt(experiment.root, file, {
-        "pendingSha256": SHA, "status": TEXT, "stdoutSha256": SHA, "completedAtUtc": STAMP})
+        "pendingSha256": SHA, "status": TEXT, "stdoutSha256": SHA, **FACTS})
     if terminal["pendingSha256"] != receipt.sha256:
         raise Refused(f"{file}: binds other bytes than {receipt.file}.pending.json has; "
                       "restore the one that changed")
@@ -3176,7 +3200,10 @@ def foreign_terminal(experiment: Experiment, receipt: Foreign, until: str) -> Do
     answer = read_answer(stdout, receipt.pending["callId"])
     if terminal["status"] == "unserved":
         same = sha256(stdout) == terminal["stdoutSha256"]
-        return terminal if same and answer and unserved_reason(answer) else unknown
+        stderr = read_stream(experiment.root, f"{receipt.file}.stderr")
+        told = None if stdout else ended_reason(terminal, answer, stdout, stderr)
+        silent = told[0] == "unserved" if told else answer and unserved_reason(answer)
+        return terminal if same and silent else unknown
     if "verdict" not in terminal or terminal["status"] != "ok":
         return {**terminal, **unknown}
     reply = answer and answer.result.get("structured_output")
@@ -3373,7 +3400,7 @@ def same_document(bound: Bound, document: Document) -> None:
         return
     for field in ("earlierReceipts", "otherReceipts"):
         listed, found = bound.document.get(field), document.get(field)
-        if isinstance(listed, dict) and listed != found:
+        if isinstance(listed, dict) and isinstance(found, dict) and listed != found:
             raise Refused(*(
                 f"{file}: missing or changed, {bound.file} lists it; restore it"
                 if file in listed else f"{file}: is older than {bound.file}, which does not "
@@ -3756,11 +3783,8 @@ def comparison_document(experiment: Experiment, arms: dict[str, Arm], revoked: l
         receipt.pending["variant"], receipt.pending["split"]) == ("candidate", "development")
         and foreign_terminal(experiment, receipt, last)["status"] != "unserved"]
     tried = {receipt.pending["bound"].get("skillSha256") for receipt in developed}
-    again = {os.path.dirname(receipt.file) for receipt in developed
-             if receipt.pending["bound"].get("skillSha256") == sha256(arm.skill)
-             and receipt.pending["bound"].get("policySha256") == arm.policy.sha256}
-    reasons += [f"{directory}: this candidate ran on development there, too, under this "
-                "policy; a second run tries chance again" for directory in sorted(again)]
+    held, noted = reruns(arm, developed)
+    reasons += held
     _, notes = candidate_leaks(arm.skill, before.skill, arm.cases)
     return {
         "kind": "comparison", "evidenceKind": arm.evidence_kind,
@@ -3780,9 +3804,22 @@ def comparison_document(experiment: Experiment, arms: dict[str, Arm], revoked: l
             "status", "rule", "labelKind", "alpha", "groups", "attemptNumber", "expiresAtUtc")},
         "revoked": revoked, "candidatesTried": len({*tried, sha256(arm.skill)}),
         "otherReceipts": {f"{receipt.file}.pending.json": receipt.sha256 for receipt in others},
-        "candidateNotes": notes + grader_lines(arm.skill, before.skill),
+        "candidateNotes": noted + notes + grader_lines(arm.skill, before.skill),
         "laxGates": lax_gates(arm), "contradictoryTimes": list(dict.fromkeys(experiment.late)),
         "authority": "none"}
+
+
+def reruns(arm: Arm, developed: list[Foreign]) -> tuple[list[str], list[str]]:
+    """Where else this candidate ran on development: under this policy, which holds it back, and
+    under another one, which is only noted."""
+    rerun = {(os.path.dirname(receipt.file), receipt.pending["bound"].get("policySha256"))
+             for receipt in developed
+             if receipt.pending["bound"].get("skillSha256") == sha256(arm.skill)}
+    told = "this candidate ran on development there, too, under"
+    return ([f"{directory}: {told} this policy; a second run tries chance again"
+             for directory, policy in sorted(rerun, key=str) if policy == arm.policy.sha256],
+            [f"{directory}: {told} another policy"
+             for directory, policy in sorted(rerun, key=str) if policy != arm.policy.sha256])
 
 
 def judge_doubts(calibration: Calibration | None, revoked: list[Document]) -> Iterator[str]:
@@ -3842,7 +3879,10 @@ def lax_gates(arm: Arm) -> list[str]:
 def stored_comparison(experiment: Experiment, bound: Bound) -> tuple[Document, dict[str, Arm]]:
     """A comparison on disk, rebuilt from its four plans and found equal: (document, arms)."""
     arms = four_arms(experiment, [experiment.at(bound["plans"], name) for name in ARMS])
-    document = comparison_document(experiment, arms, bound["revoked"])
+    calibration = arms["candidateHeldout"].calibration
+    document = comparison_document(experiment, arms, without_notes([
+        entry for entry in bound["revoked"]
+        if calibration and entry["calibrationSha256"] == calibration.sha256]))
     same_document(bound, document)
     return document, arms
 
@@ -4544,7 +4584,8 @@ def refuse_unfinished(options: argparse.Namespace, tally: Tally, not_called: int
         raise Refused(*(f"{name}.pending.json: has no terminal receipt; repeat run or judge "
                         f"{options.document} to close it" for name in tally.open))
     if not_called != (options.accept_unknown or 0):
-        raise Refused(*(f"not finished: {words}" for words in tally.possible),
+        raise Refused(*(f"not finished: {from_here(words, options.document)}"
+                        for words in tally.possible),
                       f"--accept-unknown: {not_called} checks have no call, got "
                       f"{options.accept_unknown or 0}; score {options.document} "
                       f"--accept-unknown {not_called} would freeze them as unknown")
@@ -4665,16 +4706,16 @@ def cmd_verify(options: argparse.Namespace) -> int:
     """Replay everything offline, from a decision receipt, a comparison, or plans.
     Writes nothing."""
     experiment, files = open_experiment(*options.documents)
-    hashes: set[str] = set()
+    chains: dict[str, set[str]] = {}
     for file in files:
         experiment = Experiment(experiment.root, experiment.now)  # each replay by itself
-        bound = named(experiment, file, *PROGRAM_SHAPES, "plan")
+        bound, scores = named(experiment, file, *PROGRAM_SHAPES, "plan"), set()
         if bound.kind == "plan":
             arm = arm_of(experiment, bound)
             tally = replay(experiment, arm)
             if tally.stored is not None:
                 score_agrees(arm, tally)
-                hashes.add(sha256(tally.stored))
+                scores.add(sha256(tally.stored))
         elif bound.kind == "comparison":
             stored_comparison(experiment, bound)
         elif bound.kind == "calibration":
@@ -4683,12 +4724,15 @@ def cmd_verify(options: argparse.Namespace) -> int:
             document = decision_document(experiment, experiment.at(bound, "comparison"),
                                          experiment.at(bound, "decisionDocument"))
             same_document(bound, document)
-        hashes |= set(experiment.hashes().values())
-        hashes |= {built.score_sha256 for built in experiment.built.values()
-                   if isinstance(built, Tally)}
-    if missing := sorted(set(options.trust or ()) - hashes):
-        raise Refused(*(f"--trust {digest}: no document of this experiment has that hash"
-                        for digest in missing))
+        chains[file] = {*scores, *experiment.hashes().values(), *(
+            built.score_sha256 for built in experiment.built.values()
+            if isinstance(built, Tally))}
+    trusted = set(options.trust or ())
+    if missing := [f"--trust {digest}: no document of this experiment has that hash"
+                   for digest in sorted(trusted - set().union(*chains.values()))] or [
+                       f"{file}: stands on no hash given with --trust; verify it by itself"
+                       for file, chain in chains.items() if trusted and not chain & trusted]:
+        raise Refused(*missing)
     say(f"{'consistent with what you trust' if options.trust else 'self-consistent'}: "
         f"{', '.join(files)}",
         "A replay explains history; it renews no authority. An experiment forged or repeated "

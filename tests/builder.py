@@ -116,7 +116,8 @@ def bytecode() -> dict[str, str]:
     """
     directory = tempfile.mkdtemp(prefix="bytecode-")
     atexit.register(shutil.rmtree, directory, ignore_errors=True)
-    return {"PYTHONPATH": str(PROGRAM.parent), "PYTHONPYCACHEPREFIX": directory}
+    return {"PYTHONPATH": str(PROGRAM.parent), "PYTHONPYCACHEPREFIX": directory,
+            "PYTHONMALLOC": "default"}      # -X dev would debug an allocator that is not ours
 
 
 def receipts(directory: pathlib.Path, part: str = "") -> dict[str, dict]:

@@ -5,8 +5,10 @@ test_replay.py): these are the shortcuts of an honest person in a hurry. Every t
 the shortcut is, takes it, and asks for the reason that the program gives.
 """
 
+import json
 import shutil
 
+import eval_loop
 import pytest
 
 from builder import (CANDIDATE_MARK, CANDIDATE_SKILL, QUOTE, VARIANTS, Experiment, amount,
@@ -186,6 +188,34 @@ def test_second_pair_of_plans_under_one_unlock_is_exposed(opened, tmp_path):
     calls = len(own.call_log())
     refused(own.command("run", name), "h01", "exposed")
     assert len(own.call_log()) == calls
+
+
+def test_an_arm_that_could_not_be_started_has_seen_nothing(opened, tmp_path, monkeypatch):
+    """Correct the plan of a held-out arm of which no CLI was ever started."""
+    own = opened.copied(tmp_path / "own")
+    shutil.rmtree(own.path(own.result_directory("candidate", "heldout")))
+    plan = own.read("candidate-heldout-plan.json")
+    monkeypatch.setattr(eval_loop, "PRIVATE_ROOT", str(tmp_path / "not there"))
+    assert eval_loop.main(["run", str(own.path("candidate-heldout-plan.json"))]) == 6
+    assert {told["reason"] for name, told in own.receipts("h01.run.1.terminal").items()
+            if "candidate" in name} == {"could-not-start"}
+    monkeypatch.undo()
+    again = own.write("again.json", {**plan, "resultDir": "results/again"})
+    own.command("run", again, expect=0)
+
+
+def test_a_call_of_another_plan_said_not_to_have_started_is_believed_only_without_output(
+        opened, tmp_path):
+    """Say of an answered call of another plan that its CLI was never started."""
+    own = opened.copied(tmp_path / "own")
+    directory = own.path(own.result_directory("candidate", "heldout"))
+    for path in directory.glob("*.terminal.json"):
+        told = json.loads(path.read_bytes())
+        path.write_bytes(eval_loop.canonical({**told, "status": "unserved", "reason": "could-not-start",
+                                    "ended": "not-started"}))
+    name = own.write("again.json", {**own.read("candidate-heldout-plan.json"),
+                                    "resultDir": "results/again"})
+    refused(own.command("run", name), "h01", "exposed")
 
 
 def test_held_out_case_developed_on_between_its_runs_and_their_judging_holds(tmp_path):

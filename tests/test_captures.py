@@ -206,3 +206,29 @@ def test_of_two_signs_the_earlier_one_in_the_contract_is_the_reason(first, secon
     if (first, second) == ("a second turn", "an error"):
         wanted = "cli-error"      # no answer at the end: not a retry that was hidden
     assert said["reason"] == wanted
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("text, served", [
+    ("API Error: Overloaded", True), ("Overloaded (request_id: req_01CSHo529qs5C35K)", True),
+    ("API Error: 529 Overloaded", False)])
+def test_an_error_without_its_number_may_have_been_served(version, text, served):
+    stored, _ = captured(version, "skill-http-529")
+    items = json.loads(stored.replace(b"CALL-ID", CALL_ID.encode()))
+    items[-1]["result"] = text
+    said = interpreted("skill-http-529", version, json.dumps(items).encode())
+    assert (said["status"] == "unserved") is not served
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_quote_that_grows_without_end_is_no_verdict(version):
+    stored, _ = captured(version, "judge-pass")
+    items = json.loads(stored.replace(b"CALL-ID", CALL_ID.encode()))
+    quote = "\ufdfa" * 400_000
+    items[-1]["structured_output"]["quote"] = quote
+    for item in items:
+        for block in item.get("message", {}).get("content", ()):
+            if isinstance(block, dict) and block.get("type") == "tool_use":
+                block["input"]["quote"] = quote
+    said = interpreted("judge-pass", version, json.dumps(items).encode())
+    assert (said["status"], said["reason"]) == ("error", "invalid-verdict")

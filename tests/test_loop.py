@@ -1291,3 +1291,90 @@ def test_an_inventory_that_is_not_there_is_not_a_file_that_was_read(ready):
         told, experiment.command("check", BASELINE_DEVELOPMENT, expect=0).stdout))
     assert told - now == fewer
     experiment.command("verify", BASELINE_DEVELOPMENT, "--trust", "", expect=3)
+
+
+def test_a_candidate_developed_before_under_another_policy_is_told(make):
+    experiment = make(heldout=5, judge=False)
+    experiment.walk("candidate_development")
+    experiment.second_policy()
+    for stage in ("policy", "baseline_development", "diagnose", "candidate_development",
+                  "unlock", "heldout", "compare"):
+        getattr(experiment, stage)()
+    told = comparison(experiment)
+    assert told["candidatesTried"] == 1
+    assert ["under another policy" in note for note in told["candidateNotes"]] == [True]
+
+
+def test_a_list_that_a_comparison_does_not_have_is_no_traceback(finished):
+    document = finished.read("comparison.json")
+    finished.path("comparison.json").write_bytes(
+        eval_loop.canonical({**document, "earlierReceipts": {}}))
+    assert "earlierReceipts" in refused(finished, "verify", "comparison.json")
+
+
+def test_a_revocation_of_another_calibration_does_not_stand_in_a_comparison(ready):
+    experiment = ready("compare")
+    document = experiment.read("comparison.json")
+    entry = {"calibrationSha256": "0" * 64, "revokedBy": "Olga Owner",
+             "revokedAtUtc": "2026-11-30T14:05:00Z", "reason": "Never said.", "_note": "x"}
+    experiment.path("comparison.json").write_bytes(eval_loop.canonical({
+        **document, "revoked": [entry], "status": "hold", "reasons": [
+            "the calibration was revoked at 2026-11-30T14:05:00Z: Never said."]}))
+    refused(experiment, "verify", "comparison.json", saying=("revoked",))
+
+
+def test_each_verified_document_stands_on_what_is_trusted(finished):
+    policy = finished.sha("policy.json")
+    other = finished.write("other-policy.json", {**finished.read("policy.json"), "_note": "2"})
+    plan = finished.write("other-plan.json", {
+        **finished.read(BASELINE_DEVELOPMENT), "policy": finished.ref(other),
+        "resultDir": "results/other"})
+    finished.command("verify", "decision-receipt.json", "--trust", policy, expect=0)
+    refused(finished, "verify", "decision-receipt.json", plan, "--trust", policy,
+            saying=(f"{plan}: stands on no hash",))
+    finished.command("verify", "decision-receipt.json", plan, "--trust", policy, "--trust",
+                     finished.sha(other), expect=0)
+
+
+def test_commands_for_what_is_not_finished_can_be_typed_from_any_directory(ready):
+    experiment = ready("policy", judge=False)
+    plan = experiment.path(experiment.write_plan("baseline", "development"))
+    told = experiment.command("score", plan, cwd=experiment.root, expect=3).stderr
+    words = shlex.split(told.split("not finished: ")[1].splitlines()[0])
+    experiment.command(*words, cwd=experiment.root, expect=0)
+
+
+def test_an_answer_is_closed_whatever_its_cli_left_behind(ready, monkeypatch, tmp_path):
+    experiment = ready("policy", judge=False)
+    plan = experiment.write_plan("baseline", "development")
+    monkeypatch.setattr(eval_loop, "PRIVATE_ROOT", str(tmp_path))
+    make_private = eval_loop.make_private
+
+    def leave_a_deep_tree(flight):
+        make_private(flight)
+        place = os.open(flight.private, os.O_RDONLY)
+        for _ in range(1500):
+            os.mkdir("d", dir_fd=place)
+            place, above = os.open("d", os.O_RDONLY, dir_fd=place), place
+            os.close(above)
+        os.close(place)
+
+    monkeypatch.setattr(eval_loop, "make_private", leave_a_deep_tree)
+    assert eval_loop.main(["run", str(experiment.path(plan)), "--case", "d01"]) == 0
+    assert experiment.receipts("d01.run.1.terminal")
+    left, = (path for path in tmp_path.iterdir() if (path / "d").exists())
+    subprocess.run(["rm", "-rf", left], check=True)
+
+
+def test_a_call_is_not_attempted_a_ten_thousandth_time():
+    unserved = eval_loop.Attempt("r/c.run.1", {}, "", {
+        "status": "unserved", "reason": "bad-credential"}, "")
+    assert eval_loop.next_number([unserved] * 9_998, 1) == 9_999
+    assert eval_loop.next_number([unserved] * 9_999, 1) is None
+
+
+def test_a_reservation_of_thirty_digits_is_given_back_exactly(tmp_path):
+    ledger = eval_loop.Ledger(str(tmp_path), {"spendLimitUsd": "1"})
+    ledger.count("r/c.run.1", "run", "0.12345678901234567890123456789", {})
+    ledger.close("r/c.run.1", "0")
+    assert ledger.committed == 0

@@ -225,6 +225,14 @@ def test_exact_agreement_refuses_any_mismatch(label, verdict):
     assert f"{label}-{verdict}-0" in refusal.value.problems[0]
 
 
+def test_exact_agreement_refuses_a_mismatch_of_a_sample_that_does_not_count():
+    uncounted = judged({"fail": {"pass": 1}}, counted=False)
+    with pytest.raises(Refused) as refusal:
+        qualify(judged(ONE_EACH) + uncounted, None)
+    assert [problem for problem in refusal.value.problems if "labelled fail, judged pass"
+            in problem] == refusal.value.problems
+
+
 @pytest.mark.parametrize("label", LABELS)
 def test_exact_agreement_refuses_a_label_without_a_sample(label):
     with pytest.raises(Refused) as refusal:
