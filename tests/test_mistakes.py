@@ -489,8 +489,8 @@ def test_a_mistake_is_told_by_file_field_and_remedy_and_the_remedy_ends_it(
     experiment = prepared(mistake, make, ready)
     mistake.slip(experiment)
     before = experiment.files()
-    env = {name: str(experiment.root / value) if name == "PYTHONPATH" else value
-           for name, value in (mistake.env or {}).items()}
+    env = {name: f"{experiment.root / value}:{builder.PROGRAM.parent}"
+           if name == "PYTHONPATH" else value for name, value in (mistake.env or {}).items()}
     first = experiment.command(*mistake.command, env=env)
     told = first.stdout + first.stderr
     assert "Traceback" not in told, told
