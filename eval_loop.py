@@ -1521,10 +1521,10 @@ def close_call(calling: Calling, call: Call, file: str, call_id: str, pending_sh
         {**facts, "completedAtUtc": utc_text(utc_now()), "lapsed": lapsed},
         read_stream(calling.root, f"{file}.stdout"),
         read_stream(calling.root, f"{file}.stderr"))
-    os.close(publish(calling.root, f"{file}.terminal.json", canonical(terminal)))
-    calling.written += 1
     with contextlib.suppress(RecursionError):  # what a CLI nested too deeply stays there
         shutil.rmtree(os.path.join(PRIVATE_ROOT, call_id), ignore_errors=True)
+    os.close(publish(calling.root, f"{file}.terminal.json", canonical(terminal)))
+    calling.written += 1
     with contextlib.suppress(Refused, OSError), calling.ledger.locked():
         calling.ledger.close(file, terminal["costUsd"])  # else its reservation counts on
     return terminal
