@@ -1360,10 +1360,12 @@ def test_an_answer_is_closed_whatever_its_cli_left_behind(ready, monkeypatch, tm
         os.close(place)
 
     monkeypatch.setattr(eval_loop, "make_private", leave_a_deep_tree)
-    assert eval_loop.main(["run", str(experiment.path(plan)), "--case", "d01"]) == 0
-    assert experiment.receipts("d01.run.1.terminal")
-    for left in [path for path in tmp_path.iterdir() if (path / "d").exists()]:
-        subprocess.run(["rm", "-rf", left], check=True)      # what a Python before 3.13 leaves
+    try:
+        assert eval_loop.main(["run", str(experiment.path(plan)), "--case", "d01"]) == 0
+        assert experiment.receipts("d01.run.1.terminal")
+    finally:
+        for left in [path for path in tmp_path.iterdir() if (path / "d").exists()]:
+            subprocess.run(["rm", "-rf", left], check=True)  # a Python before 3.13 leaves it
 
 
 def test_a_call_is_not_attempted_a_ten_thousandth_time():
