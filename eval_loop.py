@@ -4767,7 +4767,8 @@ COMMANDS: list[tuple[str, Callable[[argparse.Namespace], int], dict[str, Documen
     ("decide", cmd_decide, {"document": {"metavar": "COMPARISON"},
                             "decision": {"metavar": "DECISION"}}),
     ("verify", cmd_verify, {"documents": MANY, "--trust": {
-        "action": "append", "metavar": "HASH", "help": "a hash from outside (repeatable)"}}),
+        "action": "append", "metavar": "HASH",
+        "help": "a hash from outside (repeatable); each document must stand on one"}}),
 ]
 
 

@@ -7,7 +7,8 @@
 DIRECTORY is the experiment. `draft` writes a document that does not exist yet: references and
 hashes are filled in, what only you can say is left as a text that begins with `FILL:`. An
 existing file is never overwritten: `draft` shows what would change, `--update` makes that
-change and keeps the old bytes below superseded/. Without KIND it drafts what comes next.
+change and keeps the old bytes below superseded/. Without KIND it drafts what comes next; of
+several KINDs each is drafted by itself, and said to be written or refused.
 
 KIND                what it writes
   start             environment spending meta expected: all that can be drafted at first
@@ -943,10 +944,10 @@ def draft_meta(desk: Desk) -> list[Draft]:
     for split in splits(desk):
         if directory := material(desk, split):
             drafts.append(meta_draft(desk, directory, "cases", CASE_META))
-    if (directory := samples_directory(desk)) and not desk.options.source:
-        drafts.append(meta_draft(desk, directory, "samples", SAMPLE_META))
     if not drafts:
         raise Refused(NO_CASES)
+    if (directory := samples_directory(desk)) and not desk.options.source:
+        drafts.append(meta_draft(desk, directory, "samples", SAMPLE_META))
     return [draft for draft in drafts if draft]
 
 

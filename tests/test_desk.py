@@ -663,6 +663,13 @@ def test_a_second_candidate_is_a_second_round_on_the_same_policy_and_baseline(re
 # ---- status ----------------------------------------------------------------------------------
 
 
+def test_a_start_without_material_writes_nothing_for_its_samples(finished):
+    (finished.directory / "samples" / "meta.json").unlink(missing_ok=True)
+    before = finished.files()
+    said = desk(finished.directory, "draft", "start", expect=3)
+    assert "no cases yet" in said.text and finished.files() == before
+
+
 def test_an_empty_directory_is_told_what_to_put_there_and_to_start(tmp_path):
     assert next_words(tmp_path) == ["desk.py", str(tmp_path), "draft", "start"]
     told = desk(tmp_path, "status").stdout

@@ -51,6 +51,16 @@ def comparison(experiment: Experiment) -> dict:
     return experiment.read(experiment.named("comparison"))
 
 
+def compare_second_candidate(experiment: Experiment) -> None:
+    """Carry another candidate from the baseline's score to its comparison."""
+    experiment.second_candidate(CANDIDATE_SKILL + "Be brief.\n")
+    experiment.write_diagnosis()
+    experiment.candidate_development()
+    experiment.unlock()
+    experiment.heldout()
+    experiment.compare()
+
+
 # ---- the walk ------------------------------------------------------------------------------
 
 
@@ -1082,12 +1092,7 @@ def test_a_changed_plan_is_told_to_take_a_directory_of_its_own(ready):
 def test_a_changed_receipt_of_another_plan_is_named(make):
     experiment = make(heldout=5, judge=False)
     experiment.walk("candidate_development")
-    experiment.second_candidate(CANDIDATE_SKILL + "Be brief.\n")
-    experiment.write_diagnosis()
-    experiment.candidate_development()
-    experiment.unlock()
-    experiment.heldout()
-    experiment.compare()
+    compare_second_candidate(experiment)
     receipt = experiment.path("results/candidate-development/d01.run.1.pending.json")
     receipt.write_bytes(receipt.read_bytes().replace(b'"host":"', b'"host":"x'))
     told = refused(experiment, "verify", experiment.named("comparison"))
@@ -1271,12 +1276,7 @@ def test_a_candidate_that_never_answered_was_not_tried(make):
     experiment.write_diagnosis()
     experiment.command("run", experiment.write_plan("candidate", "development"), expect=6)
     experiment.rules()
-    experiment.second_candidate(CANDIDATE_SKILL + "Be brief.\n")
-    experiment.write_diagnosis()
-    experiment.candidate_development()
-    experiment.unlock()
-    experiment.heldout()
-    experiment.compare()
+    compare_second_candidate(experiment)
     assert comparison(experiment)["candidatesTried"] == 1
 
 
