@@ -59,7 +59,7 @@ import sys
 import threading
 import time
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime, timedelta, timezone
 from decimal import (MAX_EMAX, MIN_EMIN, Context, Decimal, Inexact, InvalidOperation,
                      localcontext)
@@ -132,6 +132,9 @@ class Refused(Exception):
 EXACT = Context(prec=400, traps=[Inexact, InvalidOperation])
 ENCODER = json.JSONEncoder(separators=(",", ":"))
 WHITE = re.compile(r"\s+")
+DECIMAL = re.compile(r"\d{1,30}(\.\d{1,30})?", re.ASCII)
+ISO_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d(\.\d{1,6})?)?(Z|[+-]\d\d:\d\d)",
+                      re.ASCII)
 
 
 def sha256(raw: bytes) -> str:
@@ -207,8 +210,7 @@ def utc_text(moment: datetime) -> str:
 
 def parse_utc(text: Any) -> datetime | None:
     """The moment that an ISO 8601 text with an offset names, or None."""
-    form = r"\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d(\.\d{1,6})?)?(Z|[+-]\d\d:\d\d)"
-    if not isinstance(text, str) or not re.fullmatch(form, text, re.ASCII):
+    if not isinstance(text, str) or not ISO_TIME.fullmatch(text):
         return None
     try:
         return datetime.fromisoformat(text).astimezone(timezone.utc)
@@ -222,7 +224,7 @@ def decimal_of(value: Any) -> Decimal | None:
     if type(value) not in (str, int, Decimal) or (type(value) is int and abs(value) > 10**30):
         return None
     text = value if type(value) is str else format(Decimal(value), "f")
-    if len(text) > 31 or not re.fullmatch(r"\d{1,30}(\.\d{1,30})?", text, re.ASCII):
+    if len(text) > 31 or not DECIMAL.fullmatch(text):
         return None
     return Decimal(text)
 
@@ -444,8 +446,10 @@ def receipt_names(root: str, directory: str, purpose: str = "") -> Parts:
     return found
 
 
-def receipt_directories(root: str) -> Iterator[str]:
+def receipt_directories(root: str) -> list[str]:
     """Every directory of the experiment that holds a pending receipt, in name order."""
+    found = []
+
     def refuse(error: OSError) -> None:
         raise Refused(f"{error.filename}: cannot be listed ({error.strerror}); its receipts "
                       "would not be counted")
@@ -458,7 +462,8 @@ def receipt_directories(root: str) -> Iterator[str]:
                 raise Refused(f"{linked}: is a link to receipts, which would not be counted; "
                               "put the directory itself here")
         if any(name.endswith(".pending.json") for name in names):
-            yield os.path.relpath(path, root)
+            found.append(os.path.relpath(path, root))
+    return found
 
 
 # ---------------------------------------------------------------- Shapes
@@ -2029,6 +2034,8 @@ class Bound:
     The document is None for a file that is missing or unusable.
     """
 
+    __slots__ = ("file", "kind", "sha256", "document")
+
     def __init__(self, file: str, kind: str, digest: str = "", document: Any = None) -> None:
         self.file, self.kind, self.sha256, self.document = file, kind, digest, document
 
@@ -2384,8 +2391,10 @@ def cases_of(experiment: Experiment, inventory: Bound) -> list[Case]:
 
 @once_a_command
 def tests_of(experiment: Experiment, expected: Bound) -> list[Test]:
-    """The tests of an expected document, which is then let go of: there is one a case."""
-    tests = [Test(test["id"], test["kind"], test["critical"], test.get("value"),
+    """The tests of an expected document, which is then let go of: there is one a case. Interned
+    are words that thousands of rows share."""
+    tests = [Test(sys.intern(test["id"]), sys.intern(test["kind"]), test["critical"],
+                  test.get("value"),
                   experiment.at(test, "criterion") if "criterion" in test else None)
              for test in expected["tests"]]
     expected.document = {}
@@ -2759,6 +2768,29 @@ def qualify(rows: list[Judged], limits: Document | None) -> Document:
 # ---------------------------------------------------------------- Scoring
 
 
+class Row(NamedTuple):
+    """One check of one case, under the names that a score has."""
+
+    caseId: str
+    testId: str
+    kind: str
+    critical: bool
+    verdict: str
+    reason: str | None
+    runTerminals: Sequence[str | None]  # hashes of the terminal receipts, in order
+    judgeTerminals: Sequence[str | None]
+
+    @property
+    def check(self) -> tuple[str, str]:
+        """The case and the test, as a key."""
+        return self.caseId, self.testId
+
+    @property
+    def name(self) -> str:
+        """The case and the test, in words."""
+        return f"{self.caseId}.{self.testId}"
+
+
 def literal_verdict(test: Test, output: str, normalised: str,
                     seconds: int = REGEX_SECONDS) -> tuple[str, str | None]:
     """(verdict, reason) of a literal test on an output."""
@@ -2770,7 +2802,7 @@ def literal_verdict(test: Test, output: str, normalised: str,
 
 
 def check_rows(case: Case, run: list[Attempt], judged: dict[str, list[Attempt]], allowed: int,
-               usable: bool, timeouts: set[tuple[str, str]] | None) -> list[Document]:
+               usable: bool, timeouts: set[tuple[str, str]] | None) -> list[Row]:
     """One row for each check of a case, from its rebuilt attempts. Pure but for the regex
     clock.
 
@@ -2802,10 +2834,9 @@ def check_rows(case: Case, run: list[Attempt], judged: dict[str, list[Attempt]],
             verdict, reason = "unknown", "not-called" if usable else "not-qualified"
             if too_large(case_prompt(case, test, output)):
                 reason = "prompt-too-large"
-        rows.append({"caseId": case.id, "testId": test.id, "kind": test.kind,
-                     "critical": test.critical, "verdict": verdict, "reason": reason,
-                     "runTerminals": [attempt.terminal_sha256 for attempt in run],
-                     "judgeTerminals": [attempt.terminal_sha256 for attempt in made]})
+        rows.append(Row(case.id, test.id, test.kind, test.critical, sys.intern(verdict), reason,
+                        [attempt.terminal_sha256 for attempt in run],
+                        [attempt.terminal_sha256 for attempt in made]))
     return rows
 
 
@@ -2820,15 +2851,15 @@ def too_large(prompt: str) -> bool:
     return len(prompt) > PROMPT_LIMIT // 4 and len(prompt.encode()) > PROMPT_LIMIT
 
 
-def totals(rows: list[Document]) -> Document:
+def totals(rows: list[Row]) -> Document:
     """Counts by verdict over all checks, and of unknowns by reason; unknown stays in the
     denominator.
 
-    >>> totals([{"verdict": "unknown", "reason": "timeout"}])["total"]
+    >>> totals([Row("one", "a", "judge", False, "unknown", "timeout", [], [])])["total"]
     1
     """
-    counts = collections.Counter(row["verdict"] for row in rows)
-    reasons = collections.Counter(row["reason"] for row in rows if row["verdict"] == "unknown")
+    counts = collections.Counter(row.verdict for row in rows)
+    reasons = collections.Counter(row.reason for row in rows if row.verdict == "unknown")
     return {"passed": counts["pass"], "failed": counts["fail"], "unknown": counts["unknown"],
             "total": len(rows), "unknownReasons": dict(sorted(reasons.items(), key=str))}
 
@@ -2874,31 +2905,31 @@ def accounting(parts: list[Sums], not_called: int) -> Document:
             "aboveReservation": above, "notCalled": not_called}
 
 
-def passes(row: Document, unknown_passes: bool) -> bool:
+def passes(row: Row, unknown_passes: bool) -> bool:
     """Whether a check counts as passed when unknowns are resolved one way."""
-    return row["verdict"] == "pass" or (unknown_passes and row["verdict"] == "unknown")
+    return row.verdict == "pass" or (unknown_passes and row.verdict == "unknown")
 
 
-def family_differences(baseline: list[Document], candidate: list[Document],
+def family_differences(baseline: list[Row], candidate: list[Row],
                        families: dict[str, str], baseline_unknown: bool = False,
                        candidate_unknown: bool = False) -> dict[str, int]:
     """By family: checks that the candidate passes minus those that the baseline passes, with
     unknowns of each arm counted as said."""
     result = dict.fromkeys(families.values(), 0)
     for before, after in zip(baseline, candidate, strict=True):
-        result[families[before["caseId"]]] += (passes(after, candidate_unknown)
-                                               - passes(before, baseline_unknown))
+        result[families[before.caseId]] += (passes(after, candidate_unknown)
+                                            - passes(before, baseline_unknown))
     return result
 
 
-def changed_checks(baseline: list[Document], candidate: list[Document]) -> Document:
+def changed_checks(baseline: list[Row], candidate: list[Row]) -> Document:
     """The checks that were fixed and that regressed, and the counts by literal and judge."""
     names: dict[int, list[str]] = {1: [], 0: [], -1: []}
     counts: collections.Counter[tuple[bool, int]] = collections.Counter()
     for before, after in zip(baseline, candidate, strict=True):
         change = passes(after, False) - passes(before, False)
-        names[change].append(f"{before['caseId']}.{before['testId']}")
-        counts[before["kind"] == "judge", change] += 1
+        names[change].append(before.name)
+        counts[before.kind == "judge", change] += 1
     return {"fixed": names[1], "regressed": names[-1],
             **{kind: {"fixed": counts[judge, 1], "regressed": counts[judge, -1],
                       "unchanged": counts[judge, 0]}
@@ -2918,7 +2949,7 @@ def family_result(differences: dict[str, int]) -> Document:
             "netGainAtMost": decimal_text(-net_gain_lower(l, w, n))}
 
 
-def weigh(policy: Document, rows: dict[str, list[Document]],
+def weigh(policy: Document, rows: dict[str, list[Row]],
           families: dict[str, str]) -> Document:
     """The registered gates with every unknown resolved against the candidate, the reasons for a
     hold, and the finding. Pure."""
@@ -2930,7 +2961,7 @@ def weigh(policy: Document, rows: dict[str, list[Document]],
     won, lost = (sum(change * sign > 0 for change in worst.values()) for sign in (1, -1))
     passed = sum(passes(row, False) for row in after)
     gain = passed - sum(passes(row, True) for row in before)
-    unknown = max(sum(row["verdict"] == "unknown" for row in part) for part in (before, after))
+    unknown = max(sum(row.verdict == "unknown" for row in part) for part in (before, after))
     regressed = sum(passes(old, True) and not passes(new, False)
                     for split in ("Development", "Heldout")
                     for old, new in zip(rows[f"baseline{split}"], rows[f"candidate{split}"],
@@ -2951,11 +2982,10 @@ def weigh(policy: Document, rows: dict[str, list[Document]],
                 reasons.append(f"{name}: {plain(gates[-1]['got'])} "
                                + ("does not reach " if least else "exceeds ")
                                + plain(gates[-1]["limit"]))
-    reasons += [f"critical check {row['caseId']}.{row['testId']} of the candidate in "
-                f"{split.lower()}: {row['verdict']}" + (f" ({row['reason']})" if row["reason"]
-                                                        else "")
+    reasons += [f"critical check {row.name} of the candidate in {split.lower()}: {row.verdict}"
+                + (f" ({row.reason})" if row.reason else "")
                 for split in ("Development", "Heldout") for row in rows[f"candidate{split}"]
-                if row["critical"] and row["verdict"] != "pass"]
+                if row.critical and row.verdict != "pass"]
     better = p_worst <= min(fraction_of(policy["maximumGainPValue"]), ONE_IN_20) and won > lost
     return {"finding": "better" if better else "worse" if p_mirrored <= ONE_IN_20
             else "cannot-tell",
@@ -3066,11 +3096,11 @@ class Tally:
     """What the receipts of one plan say: rows, sums, times, ids, and the score that follows."""
 
     def __init__(self) -> None:
-        self.rows: list[Document] = []
+        self.rows: list[Row] = []
         self.run, self.judge = Sums(), Sums()
         self.names: Parts = {}               # the receipts of its directory
         self.files: dict[str, str | None] = {}  # attempt -> hash of its terminal receipt
-        self.call_ids: list[str] = []
+        self.call_ids: list[bytes] = []      # of UUIDs, which take a third of the memory so
         self.programs: set[str] = set()
         self.started: dict[str, str] = {}    # case -> when its Skill run was claimed
         self.last = ""                       # time of the last receipt
@@ -3091,7 +3121,7 @@ class Tally:
             sums.milliseconds += terminal.get("elapsedMilliseconds") or 0
             sums.tokens += sum(terminal["usage"].values())
             self.files[made.file] = made.terminal_sha256
-            self.call_ids.append(made.pending["callId"])
+            self.call_ids.append(bytes.fromhex(made.pending["callId"].replace("-", "")))
             self.programs.add(made.pending["programSha256"])
             self.last = max(self.last, made.pending["createdAtUtc"], terminal["completedAtUtc"])
             self.open += [made.file] if made.status == "open" else []
@@ -3581,8 +3611,7 @@ def approved_arm(experiment: Experiment, given: Bound) -> Arm:
         if given["candidateSkillSha256"] == arm.plan["skillSha256"]:
             experiment.warnings.append(f"{given.file}: $.candidateSkillSha256: is the "
                                        "baseline's own SKILL.md; write the revision first")
-        failed = {(row["caseId"], row["testId"]) for row in tally.rows
-                  if row["verdict"] != "pass"}
+        failed = {row.check for row in tally.rows if row.verdict != "pass"}
         experiment.problems += [
             f"{given.file}: $.observedFailures[{index}]: expected a check that the baseline "
             f"did not pass, got {item['caseId']}.{item['testId']}; name one of score.json"
@@ -3603,8 +3632,7 @@ def unlock_problems(experiment: Experiment, given: Bound, candidate: Arm) -> Non
     families = {case.id: case.place.family for case in candidate.cases}
     worse = [name for name, change in family_differences(
         before, after, families, baseline_unknown=True).items() if change < 0]
-    critical = [f"{row['caseId']}.{row['testId']}" for row in after
-                if row["critical"] and row["verdict"] != "pass"]
+    critical = [row.name for row in after if row.critical and row.verdict != "pass"]
     shows = [f"{what}: {', '.join(names[:10])}" for what, names in (
         ("critical checks not passed", critical), ("worse families", worse)) if names]
     if shows and "override" not in given.document:
@@ -3641,9 +3669,9 @@ def replay(experiment: Experiment, arm: Arm) -> Tally:
         tally.rows += rows
         if next_number(run, allowed):
             tally.possible.append(f"run {arm.file} --case {case.id}")
-        tally.possible += [f"judge {arm.file} --case {case.id} --test {row['testId']}"
-                           for row in rows if row["reason"] == "not-called" and answered(run)
-                           and next_number(judged.get(row["testId"], []), allowed)]
+        tally.possible += [f"judge {arm.file} --case {case.id} --test {row.testId}"
+                           for row in rows if row.reason == "not-called" and answered(run)
+                           and next_number(judged.get(row.testId, []), allowed)]
     if problems:
         raise Refused(*problems)
     if tally.stored is not None and tally.open:
@@ -3681,7 +3709,7 @@ def saved_timeouts(score: bytes | None) -> set[tuple[str, str]] | None:
 
 def score_document(arm: Arm, tally: Tally) -> Document:
     """The score of a plan: one row a check, totals, accounting, all from receipts."""
-    not_called = sum(row["reason"] == "not-called" for row in tally.rows)
+    not_called = sum(row.reason == "not-called" for row in tally.rows)
     return {"kind": "score", "evidenceKind": arm.evidence_kind,
             "variant": arm.plan["variant"], "split": arm.plan["split"],
             "planSha256": arm.plan.sha256, "policySha256": arm.policy.sha256,
@@ -3690,7 +3718,7 @@ def score_document(arm: Arm, tally: Tally) -> Document:
             "totals": totals(tally.rows),
             "accounting": accounting([tally.run, tally.judge], not_called),
             "runCalls": tally.run.document(), "judgeCalls": tally.judge.document(),
-            "lastAtUtc": tally.last, "rows": tally.rows}
+            "lastAtUtc": tally.last, "rows": [row._asdict() for row in tally.rows]}
 
 
 def score_agrees(arm: Arm, tally: Tally) -> None:
@@ -3712,11 +3740,11 @@ def scored(experiment: Experiment, arm: Arm) -> Tally:
     tally, file = replay(experiment, arm), f"{arm.directory}/score.json"
     if tally.stored is None:
         raise Refused(f"{file}: missing; score {arm.file} writes it")
+    tally.names = {}  # only rows and sums are kept
     score_agrees(arm, tally)
     tally.score_sha256 = sha256(tally.stored)
-    tally.stored, tally.files, tally.names = b"", {}, {}  # only rows and sums are kept
-    tally.rows = [{name: row[name] for name in (
-        "caseId", "testId", "kind", "critical", "verdict", "reason")} for row in tally.rows]
+    tally.stored, tally.files = b"", {}
+    tally.rows = [Row(*row[:-2], (), ()) for row in tally.rows]
     return tally
 
 
@@ -3766,10 +3794,11 @@ def comparison_document(experiment: Experiment, arms: dict[str, Arm], revoked: l
     checks where a person disagreed with the judge: they count as failed."""
     tallies = {name: scored(experiment, arms[name]) for name in ARMS}
     if twice := repeated(call for tally in tallies.values() for call in tally.call_ids):
-        raise Refused(f"call id {twice[0]}: stands in two receipts; a call cannot count twice")
+        raise Refused(f"call id {twice[0].hex()}: stands in two receipts; a call cannot count "
+                      "twice")
     rows = {name: tally.rows for name, tally in tallies.items()}
     rows["candidateHeldout"] = [
-        {**row, "verdict": "fail"} if (row["caseId"], row["testId"]) in against else row
+        row._replace(verdict="fail") if row.check in against else row
         for row in rows["candidateHeldout"]]
     arm, before = arms["candidateHeldout"], arms["baselineHeldout"]
     families = {case.id: case.place.family for case in arm.cases}
@@ -3830,13 +3859,13 @@ def judge_doubts(calibration: Calibration | None, revoked: list[Document]) -> It
         yield f"the calibration was revoked at {entry['revokedAtUtc']}: {entry['reason']}"
 
 
-def expenses(tallies: dict[str, Tally], rows: dict[str, list[Document]]) -> Document:
+def expenses(tallies: dict[str, Tally], rows: dict[str, list[Row]]) -> Document:
     """What the four plans cost, Skill calls apart from the judge's; the largest time between
     the two held-out arms of a case; the versions of this program."""
     starts = [tallies[name].started for name in ARMS[2:]]
     gaps = [abs(parse_utc(starts[1][case]) - parse_utc(start))
             for case, start in starts[0].items() if case in starts[1]]
-    not_called = sum(row["reason"] == "not-called" for part in rows.values() for row in part)
+    not_called = sum(row.reason == "not-called" for part in rows.values() for row in part)
     sums = [part for tally in tallies.values() for part in (tally.run, tally.judge)]
     return {"accounting": accounting(sums, not_called),
             "calls": {name: {"run": tally.run.document(), "judge": tally.judge.document()}
@@ -3845,7 +3874,7 @@ def expenses(tallies: dict[str, Tally], rows: dict[str, list[Document]]) -> Docu
             "programs": sorted(set().union(*(tally.programs for tally in tallies.values())))}
 
 
-def split_result(rows: dict[str, list[Document]], split: str) -> Document:
+def split_result(rows: dict[str, list[Row]], split: str) -> Document:
     """Both arms' totals in one split, with what unknowns could add; the changed checks."""
     parts = {variant: rows[f"{variant}{split}"] for variant in ("baseline", "candidate")}
     return {"scores": {variant: {**totals(part), "passedAtMost": sum(passes(row, True)
@@ -3909,16 +3938,15 @@ def decision_document(experiment: Experiment, comparison: Bound, decision: Bound
     experiment.late.clear()  # those of the chain stand in the comparison
     experiment.later(f"{decision.file}: $.decidedAtUtc", decision["decidedAtUtc"],
                      max(tally.last for tally in tallies), "the last receipt")
-    rows = {(row["caseId"], row["testId"]): row
-            for row in scored(experiment, arms["candidateHeldout"]).rows}
+    rows = {row.check: row for row in scored(experiment, arms["candidateHeldout"]).rows}
     reviews = {(item["caseId"], item["testId"]): item["verdict"]
                for item in decision.document.get("humanReview", [])}
     problems += [f"{decision.file}: $.humanReview: expected a judge check of the held-out "
                  f"cases, got {'.'.join(key)}" for key in reviews
-                 if rows.get(key, {"kind": ""})["kind"] != "judge"]
+                 if key not in rows or rows[key].kind != "judge"]
     experiment.settle()
-    differing = [key for key, verdict in reviews.items() if verdict != rows[key]["verdict"]]
-    against = {key for key in differing if rows[key]["verdict"] == "pass"}
+    differing = [key for key, verdict in reviews.items() if verdict != rows[key].verdict]
+    against = {key for key in differing if rows[key].verdict == "pass"}
     weighed = comparison_document(experiment, arms, told["revoked"],
                                   against) if against else told
     if decision["decision"] == "accept":

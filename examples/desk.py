@@ -604,19 +604,19 @@ def plan_counts(desk: Desk, role: str) -> tuple[Counts, Counts]:
     plan = experiment.load({"file": desk.need(role).file}, "plan")
     arm = eval_loop.arm_of(experiment, plan)
     tally = eval_loop.replay(experiment, arm)
-    judged = [row for row in tally.rows if row["kind"] == "judge"]
+    judged = [row for row in tally.rows if row.kind == "judge"]
     runs, judgments = Counts(len(arm.cases)), Counts(len(judged))
     runs.todo = sum(words.startswith("run ") for words in tally.possible)
     for file in tally.open:
         (judgments if ".judge." in file else runs).open[open_state(desk, file)] += 1
-    not_called = sum(row["reason"] == "not-called" for row in judged)
+    not_called = sum(row.reason == "not-called" for row in judged)
     judgments.todo = not_called - sum(judgments.open.values())
     unknown = [row for row in tally.rows
-               if row["verdict"] == "unknown" and row["reason"] != "not-called"]
-    of_runs = {(row["caseId"], row["reason"]) for row in unknown if row["kind"] != "judge"}
+               if row.verdict == "unknown" and row.reason != "not-called"]
+    of_runs = {(row.caseId, row.reason) for row in unknown if row.kind != "judge"}
     runs.unknown.update(reason for _, reason in of_runs)
-    judgments.unknown.update(row["reason"] for row in unknown if row["kind"] == "judge"
-                             and (row["caseId"], row["reason"]) not in of_runs)
+    judgments.unknown.update(row.reason for row in unknown if row.kind == "judge"
+                             and (row.caseId, row.reason) not in of_runs)
     return runs, judgments
 
 

@@ -408,7 +408,7 @@ class Side(NamedTuple):
     variant: str
     run: eval_loop.Attempt | None
     judged: dict[str, eval_loop.Attempt | None]   # judge test -> its last attempt
-    rows: dict[str, dict[str, Any]]               # test -> its row of the score
+    rows: dict[str, eval_loop.Row]                # test -> its row of the score
     attempts: int
 
     @property
@@ -418,7 +418,7 @@ class Side(NamedTuple):
 
     def passed(self, test: str) -> bool:
         """Whether a check is passed; an unknown one is not."""
-        return self.rows[test]["verdict"] == "pass"
+        return self.rows[test].verdict == "pass"
 
 
 class Pair(NamedTuple):
@@ -473,9 +473,9 @@ class Review(NamedTuple):
 def read_sides(experiment: eval_loop.Experiment, arm: eval_loop.Arm) -> Iterator[Side]:
     """What an arm did with each of its cases, each receipt rebuilt and found equal."""
     names = eval_loop.receipt_names(experiment.root, arm.directory)
-    rows: dict[str, dict[str, Any]] = collections.defaultdict(dict)
+    rows: dict[str, dict[str, eval_loop.Row]] = collections.defaultdict(dict)
     for row in eval_loop.scored(experiment, arm).rows:
-        rows[row["caseId"]][row["testId"]] = row
+        rows[row.caseId][row.testId] = row
     for case in arm.cases:
         run = eval_loop.read_attempts(experiment.root, eval_loop.run_call(arm, case), names)
         side = Side(arm.plan["variant"], run[-1] if run else None, {}, rows[case.id], len(run))
@@ -589,7 +589,7 @@ def families_of(pairs: list[Pair]) -> list[Family]:
         inside[pair.case.place.family].append(pair)
     found = []
     for members in inside.values():
-        counts = {verdict: tuple(sum(row["verdict"] == verdict for pair in members
+        counts = {verdict: tuple(sum(row.verdict == verdict for pair in members
                                      for row in pair.sides[side].rows.values())
                                  for side in (0, 1)) for verdict in VERDICTS}
         found.append(Family(members[0].case.family, counts["pass"], counts["unknown"],
@@ -941,7 +941,7 @@ def change_chips(pair: Pair) -> Html:
             word, glyph, kind = CHANGES[direction]
             chips.append(chip(kind, tag("span", glyph, aria_hidden="true"),
                               f" {len(tests)} {word}"))
-    unknown = [sum(row["verdict"] == "unknown" for row in side.rows.values())
+    unknown = [sum(row.verdict == "unknown" for row in side.rows.values())
                for side in pair.sides]
     if any(unknown):
         chips.append(chip("unsure", f"? {max(unknown)} unknown"))
@@ -998,7 +998,7 @@ def test_words(test: eval_loop.Test) -> Html:
 
 def check_row(pair: Pair, sides: list[Side], test: eval_loop.Test, look: Look) -> list[Any]:
     """One check of a case: what it asks, and the verdict on both sides."""
-    told = [verdict_word(side.rows[test.id]["verdict"], side.rows[test.id]["reason"])
+    told = [verdict_word(side.rows[test.id].verdict, side.rows[test.id].reason)
             for side in sides]
     if not look.blind:
         word, glyph, kind = CHANGES[pair.change(test.id)]
@@ -1083,7 +1083,7 @@ def judgment(name: str, side: Side, test: eval_loop.Test) -> Html:
     """What the judge said about one output."""
     row, made = side.rows[test.id], side.judged.get(test.id)
     told = made.terminal if made and made.terminal else {}
-    return tag("div", tag("h6", name, " ", verdict_word(row["verdict"], row["reason"])),
+    return tag("div", tag("h6", name, " ", verdict_word(row.verdict, row.reason)),
                *judge_words(told, side.output) if told else [tag(
                    "p", "The judge said nothing about it.", class_="note")], class_="panel")
 

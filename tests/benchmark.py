@@ -28,7 +28,6 @@ import io
 import json
 import os
 import pathlib
-import resource
 import shutil
 import statistics
 import subprocess
@@ -117,13 +116,31 @@ def quiet(words: list[str]) -> int:
         return eval_loop.main(words)
 
 
-def peak_memory() -> int:
-    """Bytes that this process has had in memory at most."""
-    with contextlib.suppress(OSError):
-        status = pathlib.Path("/proc/self/status").read_text("ascii")
-        return 1024 * int(status.partition("VmHWM:")[2].split()[0])
-    unit = 1 if sys.platform == "darwin" else 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+# Says one command as the interpreter would, and then how many bytes its process had in memory at
+# most. (What wait4 tells holds the memory of the process that started it, too.)
+ALONE = """
+import atexit, re, resource, runpy, sys
+def told():
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (
+        1 if sys.platform == "darwin" else 1024)
+    if sys.platform == "linux":
+        with open("/proc/self/status", encoding="ascii") as status:
+            peak = 1024 * int(re.search(r"VmHWM:\\s*(\\d+)", status.read())[1])
+    print(f"\\npeak {peak}")
+atexit.register(told)
+del sys.argv[0]
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+
+
+def peak_memory(words: list[str], directory: pathlib.Path) -> int:
+    """Bytes that a process which says one command, and nothing else, had in memory at most."""
+    done = subprocess.run([sys.executable, "-c", ALONE, str(PROGRAM), *words], cwd=directory,
+                          stdin=subprocess.DEVNULL, capture_output=True, encoding="utf-8",
+                          check=False)
+    if done.returncode not in (0, 4):
+        raise SystemExit(f"{words[0]}: exit status {done.returncode}:\n{done.stderr[-4000:]}")
+    return int(done.stdout.rpartition("peak ")[2])
 
 
 def opens_worker(*words: str) -> dict:
@@ -147,12 +164,6 @@ def opens_worker(*words: str) -> dict:
     return {"status": status, "files": sorted(found), "opens": sum(found.values()),
             "repeated": len(repeated), "worst": sorted(
                 repeated.items(), key=lambda item: -item[1])[:5]}
-
-
-def memory_worker(*words: str) -> dict:
-    """Say one command; the peak of this process' memory, and of a process that only imports."""
-    status = quiet(list(words))
-    return {"status": status, "peak": peak_memory()}
 
 
 def profile_worker(*words: str) -> dict:
@@ -507,11 +518,10 @@ def measure_hashing(scratch: pathlib.Path) -> None:
     plan = experiment.write_plan("baseline", "development")
     told = worker("opens", "run", plan, f"--watch={cli}", directory=experiment.directory)
     opened = dict(told["worst"]).get(str(cli), int(str(cli) in told["files"]))
-    memory = worker("memory", "judge", plan, directory=experiment.directory)
+    peak = peak_memory(["judge", plan], experiment.directory)
     heading(f"A CLI of {os.stat(cli).st_size // 1_000_000} MB", "measured", "target")
     row("opens of the CLI by run, 4 calls", str(opened), "1", missed=opened != 1)
-    row("peak memory of judge", f"{memory['peak'] / 1e6:.0f} MB", "60 MB",
-        missed=memory["peak"] > 60e6)
+    row("peak memory of judge", f"{peak / 1e6:.1f} MB", "60 MB", missed=peak > 60e6)
 
 
 # ---- scale -----------------------------------------------------------------------------------
@@ -543,9 +553,9 @@ def measure_scale(scratch: pathlib.Path, rounds: int, large: bool) -> None:
         for name, words in offline_commands().items():
             scale_row(name, words, size, directory, rounds if size < LARGE_SIZE else 1, spent,
                       cold)
-        told = worker("memory", *offline_commands()["compare"], directory=directory)
-        row("  peak memory of compare", f"{told['peak'] / 1e6:.0f} MB", "60 MB",
-            missed=size == 1000 and told["peak"] > 60e6)
+        peak = peak_memory(offline_commands()["compare"], directory)
+        row("  peak memory of compare", f"{peak / 1e6:.1f} MB", "60 MB",
+            missed=size == 1000 and peak > 60e6)
         shutil.rmtree(directory.parent)
 
 
@@ -642,8 +652,8 @@ def measure_jobs(scratch: pathlib.Path, rounds: int, cases: int = 16) -> None:
             times(ratio), "1.05 x", missed=ratio > 1.05)
 
 
-WORKERS = {"opens": opens_worker, "memory": memory_worker, "profile": profile_worker,
-           "forge": forge_worker, "calls": calls_worker, "jobs": jobs_worker}
+WORKERS = {"opens": opens_worker, "profile": profile_worker, "forge": forge_worker,
+           "calls": calls_worker, "jobs": jobs_worker}
 PARTS = ("calls", "scale", "start", "jobs")
 
 

@@ -42,6 +42,19 @@ def read(raw: bytes | str):
     return json.loads(raw, object_pairs_hook=Pairs, parse_float=Raw)
 
 
+def strict(raw: bytes):
+    """The document of strict JSON; ValueError where a key stands twice, NaN, BOM, bad UTF-8."""
+    def unique(pairs):
+        if len(dict(pairs)) < len(pairs):
+            raise ValueError("a key twice")
+        return dict(pairs)
+
+    def refuse(word):
+        raise ValueError(word)
+
+    return json.loads(raw.decode("utf-8"), object_pairs_hook=unique, parse_constant=refuse)
+
+
 def write(value) -> str:
     """The document as compact ASCII JSON; a Raw as it stands. Depth does not matter."""
     parts, todo = [], [value]

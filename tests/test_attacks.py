@@ -551,23 +551,15 @@ def test_score_thrown_away_for_a_better_one_breaks_what_stands_on_it(make):
             "diagnosis.json", "baselineScoreSha256")
 
 
-def test_held_out_judgments_left_out_count_against_the_candidate(unlocked):
-    """Only the candidate's judge tests are frozen as unknown: they are resolved against it."""
-    plans = [unlocked.write_plan(variant, "heldout") for variant in VARIANTS]
-    unlocked.command("run", *plans, expect=0)
-    unlocked.command("judge", plans[0], expect=0)
-    unlocked.command("score", plans[0], expect=0)
-    unlocked.command("score", plans[1], "--accept-unknown", "1", expect=4)
-    held(unlocked, "maximumUnknownShare")
-
-
-def test_baseline_judgments_left_out_do_not_count_for_the_candidate(unlocked):
-    """Only the baseline's judge tests are frozen as unknown: they are resolved for it."""
-    plans = [unlocked.write_plan(variant, "heldout") for variant in VARIANTS]
-    unlocked.command("run", *plans, expect=0)
-    unlocked.command("judge", plans[1], expect=0)
-    unlocked.command("score", plans[1], expect=0)
-    unlocked.command("score", plans[0], "--accept-unknown", "1", expect=4)
+@pytest.mark.parametrize("left_out", VARIANTS)
+def test_held_out_judgments_left_out_of_one_arm_count_against_the_candidate(unlocked, left_out):
+    """Unknowns are resolved for the baseline and against the candidate."""
+    plans = {variant: unlocked.write_plan(variant, "heldout") for variant in VARIANTS}
+    unlocked.command("run", *plans.values(), expect=0)
+    left = plans.pop(left_out)
+    unlocked.command("judge", *plans.values(), expect=0)
+    unlocked.command("score", *plans.values(), expect=0)
+    unlocked.command("score", left, "--accept-unknown", "1", expect=4)
     held(unlocked, "maximumUnknownShare")
 
 

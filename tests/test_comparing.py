@@ -12,7 +12,8 @@ from fractions import Fraction
 import pytest
 
 from builder import CANDIDATE_MARK, CANDIDATE_SKILL, VARIANTS, amount, good, poor, receipts
-from eval_loop import family_differences, net_gain_lower, sign_flip, sign_test_power, weigh
+from eval_loop import (Row, family_differences, net_gain_lower, sign_flip, sign_test_power,
+                       weigh)
 
 HERE = pathlib.Path(__file__).parent
 TEMPLATE = json.loads((HERE.parent / "templates" / "policy.template.json").read_text())
@@ -26,9 +27,8 @@ ELIGIBLE, HELD = [], "hold"
 
 def rows_of(cases, critical=()):
     """Rows from {case: letters}, one check a letter; a check named in `critical` is so."""
-    return [{"caseId": case, "testId": f"t{number}", "kind": "contains",
-             "critical": (case, f"t{number}") in critical, "verdict": WORDS[letter],
-             "reason": "timeout" if letter == "u" else None}
+    return [Row(case, f"t{number}", "contains", (case, f"t{number}") in critical,
+                WORDS[letter], "timeout" if letter == "u" else None, [], [])
             for case, letters in cases.items() for number, letter in enumerate(letters)]
 
 

@@ -326,9 +326,10 @@ def test_the_tables_of_labels_power_and_critical_checks_are_the_programs_own():
 
 def test_three_samples_and_unknowns_are_counted_as_told():
     assert eval_loop.upper_bound(0, 1) == Fraction(95, 100)
-    rows = [{"verdict": "pass", "reason": None}, {"verdict": "fail", "reason": None},
-            {"verdict": "unknown", "reason": "cli-error"},
-            {"verdict": "unknown", "reason": "invalid-verdict"}]
+    rows = [eval_loop.Row("c", test, "judge", False, verdict, reason, [], [])
+            for test, verdict, reason in (
+                ("a", "pass", None), ("b", "fail", None), ("c", "unknown", "cli-error"),
+                ("d", "unknown", "invalid-verdict"))]
     totals = eval_loop.totals(rows)
     assert (totals["passed"], totals["total"]) == (1, 4)
     assert "are 1/4 here" in " ".join(readme().split())

@@ -37,23 +37,10 @@ def output_of(name: str, version: str) -> bytes:
 # ---- what an answer is, from the contract --------------------------------------------------
 
 
-def strict(raw: bytes):
-    """The document of strict JSON; ValueError where a key stands twice, NaN, BOM, bad UTF-8."""
-    def unique(pairs):
-        if len(dict(pairs)) < len(pairs):
-            raise ValueError("a key twice")
-        return dict(pairs)
-
-    def refuse(word):
-        raise ValueError(word)
-
-    return json.loads(raw.decode("utf-8"), object_pairs_hook=unique, parse_constant=refuse)
-
-
 def meaning(name: str, version: str, raw: bytes, exit_status: int):
     """The output of a Skill, or the judge's three texts; None where any sign is missing."""
     try:
-        items = strict(raw)
+        items = mutations.strict(raw)
         answer = signs_of(items, name, version)
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
         return None
@@ -180,7 +167,7 @@ def test_cost_of_a_mutated_output_is_what_it_says_or_unknown():
             if said["status"] == "unserved":
                 assert said["costUsd"] == "0", (name, what)
             elif said["costUsd"] != "unknown":
-                result = strict(raw)[-1]
+                result = mutations.strict(raw)[-1]
                 assert float(said["costUsd"]) == float(result["total_cost_usd"]) > 0
                 assert all(use["costBasis"] == "list" for use in result["modelUsage"].values())
                 count += 1

@@ -112,19 +112,6 @@ def unshaped(value, original, name: str = "", where: str = "$"):
         yield f"{where}: {value!r:.60} in place of {original!r:.60}"
 
 
-def strict(raw: bytes):
-    """The document of strict JSON; ValueError where it is none."""
-    def unique(pairs):
-        if len(dict(pairs)) < len(pairs):
-            raise ValueError("a key twice")
-        return dict(pairs)
-
-    def refuse(word):
-        raise ValueError(word)
-
-    return json.loads(raw.decode("utf-8"), object_pairs_hook=unique, parse_constant=refuse)
-
-
 def verdict(desk: Experiment, name: str, raw: bytes) -> tuple[mutations.Said, list[str]]:
     """What check says of a mutation, and why that is wrong (empty when it is right)."""
     try:
@@ -133,7 +120,7 @@ def verdict(desk: Experiment, name: str, raw: bytes) -> tuple[mutations.Said, li
         return mutations.Said(1, "", ""), [str(error)[-700:]]
     if said.status == 0:
         try:
-            return said, list(unshaped(strict(raw), json.loads(
+            return said, list(unshaped(mutations.strict(raw), json.loads(
                 desk.path(f"{name}.json").read_bytes())))
         except (ValueError, RecursionError) as error:
             return said, [f"accepted, though it is no strict JSON ({error})"]
@@ -270,7 +257,7 @@ def test_same_document_in_another_spelling_is_accepted(desk, name):
                              ).encode(),
         "escapes": escaped}
     for what, changed in spellings.items():
-        assert strict(changed).items() >= parsed.items()
+        assert mutations.strict(changed).items() >= parsed.items()
         said = check(desk, changed)
         assert said.status == 0, f"{what}: {said.err}"
 

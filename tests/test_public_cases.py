@@ -283,20 +283,25 @@ def test_E13_nothing_that_has_lines_or_is_the_owners_travels_in_the_argument_vec
     assert told(interpreted(True, b'{"verdict": "pass"}')) == MALFORMED
 
 
-def test_E14_text_is_utf8_whatever_the_locale_and_bad_bytes_are_no_text(one):
-    answer = "Café opens at 7 — fee 5 €, ±2 % 例"
-    experiment = one(tests={"d01": [{"id": "fee", "kind": "contains", "critical": False,
-                                     "value": "5 €, ±2 %"}]})
-    experiment.rules({"purpose": "run", "capture": str(experiment.root / "answer.json")})
+def answers_with(experiment, text, result):
+    """Let the stand-in answer each run in the real CLI's format with this text and result."""
     items = items_of(False)
     items[0].update(slash_commands=[SKILL_NAME], claude_code_version="1.0.0")
     for item in items:
         if item["type"] == "assistant":
-            item["message"].update(content=[{"type": "text", "text": answer}],
+            item["message"].update(content=[{"type": "text", "text": text}],
                                    model="synthetic-writer-1")
-    items[-1].update(result=answer, modelUsage={"synthetic-writer-1": {"costBasis": "list"}})
+    items[-1].update(result=result, modelUsage={"synthetic-writer-1": {"costBasis": "list"}})
     (experiment.root / "answer.json").write_bytes(
         raw_of(items).replace(CALL_ID.encode(), b"CALL-ID"))
+    experiment.rules({"purpose": "run", "capture": str(experiment.root / "answer.json")})
+
+
+def test_E14_text_is_utf8_whatever_the_locale_and_bad_bytes_are_no_text(one):
+    answer = "Café opens at 7 — fee 5 €, ±2 % 例"
+    experiment = one(tests={"d01": [{"id": "fee", "kind": "contains", "critical": False,
+                                     "value": "5 €, ±2 %"}]})
+    answers_with(experiment, answer, answer)
     plain = {"LC_ALL": "C", "LANG": None, "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
     for words in ("run", "score"):
         experiment.command(words, experiment.plan, env=plain, expect=0)
@@ -663,10 +668,10 @@ def test_J08_a_grader_that_failed_is_unknown_and_no_failed_answer(one):
     assert "malformed-output" in done.stdout
 
 
-def arm_rows(verdicts, kind: str = "judge") -> list[dict]:
+def arm_rows(verdicts, kind: str = "judge") -> list[eval_loop.Row]:
     """Rows of one arm: one check a case."""
-    return [{"caseId": f"c{number}", "testId": "t", "kind": kind, "critical": False,
-             "verdict": verdict, "reason": "killed" if verdict == "unknown" else None}
+    return [eval_loop.Row(f"c{number}", "t", kind, False, verdict,
+                          "killed" if verdict == "unknown" else None, [], [])
             for number, verdict in enumerate(verdicts)]
 
 
@@ -939,16 +944,7 @@ def test_R11_a_torn_receipt_is_never_taken_for_absent(ready, torn):
 def test_R12_a_receipt_that_does_not_fit_loses_no_answer_and_leaves_no_half_file(one):
     answer = "é" * 4_000        # as UTF-8 a fraction of what the ASCII of a receipt needs
     experiment = one()
-    items = items_of(False)
-    items[0].update(slash_commands=[SKILL_NAME], claude_code_version="1.0.0")
-    for item in items:
-        if item["type"] == "assistant":
-            item["message"].update(content=[{"type": "text", "text": answer}],
-                                   model="synthetic-writer-1")
-    items[-1].update(result="", modelUsage={"synthetic-writer-1": {"costBasis": "list"}})
-    (experiment.root / "answer.json").write_bytes(
-        raw_of(items).replace(CALL_ID.encode(), b"CALL-ID"))
-    experiment.rules({"purpose": "run", "capture": str(experiment.root / "answer.json")})
+    answers_with(experiment, answer, "")
 
     def limited():
         resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, resource.RLIM_INFINITY))

@@ -6,8 +6,8 @@ import pytest
 
 import eval_loop
 from builder import POOR_MARK, QUOTE, good, poor
-from eval_loop import (literal_verdict, normalise, quote_form, quote_occurs, regex_verdict,
-                       totals)
+from eval_loop import (Row, literal_verdict, normalise, quote_form, quote_occurs,
+                       regex_verdict, totals)
 
 PLAN = "baseline-development-plan.json"
 
@@ -247,7 +247,7 @@ def test_a_call_that_was_not_served_and_may_be_repeated_is_not_called(make, purp
 
 
 def test_every_row_is_in_the_denominator():
-    rows = [{"verdict": verdict, "reason": reason} for verdict, reason in (
+    rows = [Row("d01", "t", "judge", False, verdict, reason, [], []) for verdict, reason in (
         ("pass", None), ("fail", None), ("fail", "refusal"), ("unknown", "timeout"),
         ("unknown", "timeout"), ("unknown", "abstained"))]
     assert totals(rows) == {"passed": 1, "failed": 2, "unknown": 3, "total": 6,

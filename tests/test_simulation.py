@@ -19,7 +19,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from eval_loop import literal_verdict, normalise, quote_form, quote_occurs, weigh
+from eval_loop import Row, literal_verdict, normalise, quote_form, quote_occurs, weigh
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 TEMPLATE = json.loads((ROOT / "templates" / "policy.template.json").read_text())
@@ -42,8 +42,8 @@ DEMO, STAND_IN = module_of("demo"), module_of("offline_claude")
 
 def row(case, test, kind, verdict):
     """One check that is not critical."""
-    return {"caseId": case, "testId": test, "kind": kind, "critical": False,
-            "verdict": verdict, "reason": "timeout" if verdict == "unknown" else None}
+    return Row(case, test, kind, False, verdict, "timeout" if verdict == "unknown" else None,
+               [], [])
 
 
 def outcome(baseline, candidate):
@@ -51,7 +51,7 @@ def outcome(baseline, candidate):
     nothing = [row("d", "t", "contains", "pass")]
     told = weigh(GATES, {"baselineHeldout": baseline, "candidateHeldout": candidate,
                          "baselineDevelopment": nothing, "candidateDevelopment": nothing},
-                 {each["caseId"]: each["caseId"] for each in baseline})
+                 {each.caseId: each.caseId for each in baseline})
     return not told["reasons"], told["finding"]
 
 
@@ -157,9 +157,9 @@ class Written:
         for name, task, truth, tests in self.cases:
             draws = STAND_IN.draws(skill, f"/{DEMO.SKILL} {task}")
             output = STAND_IN.answer_record(task, draws)
-            rows += [{**row(name, test["id"], test["kind"],
-                            self.verdict(test, task, truth, output)),
-                      "critical": test["critical"]} for test in tests]
+            rows += [row(name, test["id"], test["kind"], self.verdict(
+                test, task, truth, output))._replace(critical=test["critical"])
+                for test in tests]
         return rows
 
 
@@ -228,7 +228,7 @@ def test_a_real_walk_gets_the_rows_that_are_simulated_and_no_improvement(
         score = json.loads((folder / f"results/{variant}-heldout/score.json").read_bytes())
         assert [{name: each[name] for name in ("caseId", "testId", "verdict", "critical")}
                 for each in score["rows"]] == [
-            {name: each[name] for name in ("caseId", "testId", "verdict", "critical")}
+            {name: getattr(each, name) for name in ("caseId", "testId", "verdict", "critical")}
             for each in written.rows(monkeypatch, variant)]
 
 
