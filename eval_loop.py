@@ -29,7 +29,8 @@ Where it touches the world, each in one place
   them; make_private makes the directory that the CLI works in, close_call removes it;
   make_directory and experiment_lock make result directories and the lock file .lock; remove
   deletes nothing but drafts, a name whose publication failed, and a stream of no call; ask
-  notes in a call's stderr why its CLI could not be started.
+  notes in a call's stderr why its CLI could not be started; regex_verdict sets a timer and the
+  handler of its signal, perform those of Ctrl-C and of a child's end.
 
 How to audit it: sections stand in the order of trust and none uses a later one. Words, Bytes,
 Store, Shapes, Receipts, Calls are the money path: what can spend, overwrite, lose or leak ends
@@ -2752,8 +2753,9 @@ def qualify(rows: list[Judged], limits: Document | None) -> Document:
         group["missed"] = missed_limits(group, limits, alpha) if limits else []
         groups.append(group)
         where = group_name(group)
-        problems += [f"{where}: sample {row.id}: labelled {row.label}, judged {row.verdict}; "
-                     "exact agreement allows no mismatch" for row in every
+        problems += [f"{where}: sample {row.id}: labelled {row.label}, judged {row.verdict} "
+                     "(the first time counts); exact agreement allows no mismatch"
+                     for row in every
                      if row.label != row.verdict or not row.own]
         problems += [f"{where}: no sample labelled {label} counts; exact agreement needs one"
                      for label in VERDICTS if not any(row.label == label for row in inside)]
@@ -3104,7 +3106,7 @@ class Tally:
         self.programs: set[str] = set()
         self.started: dict[str, str] = {}    # case -> when its Skill run was claimed
         self.last = ""                       # time of the last receipt
-        self.possible: list[str] = []        # what could still be called, as commands
+        self.possible: list[list[str]] = []  # what could be called: run or judge, and options
         self.open: list[str] = []            # attempts without terminal
         self.stored: bytes | None = None     # score.json
         self.score_sha256 = ""
@@ -3371,6 +3373,27 @@ def earlier_receipts(experiment: Experiment, calls: list[Call], until: str) -> l
                   key=lambda receipt: receipt.pending["createdAtUtc"])
 
 
+def counted_samples(experiment: Experiment, plan: Bound, calls: list[Call],
+                    made: list[list[Attempt]], until: str) -> tuple[
+                        list[Judged], list[Foreign], list[tuple[Foreign, Document]]]:
+    """Every sample as it counts with what other plans judged until a time; those receipts; and
+    those of them that may have been served, with their terminals. A sample that is not judged
+    yet counts as if the judge were right."""
+    earlier = earlier_receipts(experiment, calls, until)
+    served = [(receipt, terminal) for receipt in earlier if (
+        terminal := foreign_terminal(experiment, receipt, until))["status"] != "unserved"]
+    own = [(attempts[-1].pending, attempts[-1].terminal)
+           if attempts and attempts[-1].terminal else
+           ({**call.subject, "bound": call.bound, "createdAtUtc": END_OF_TIME},
+            {"status": "ok", "verdict": call.subject["label"]})
+           for call, attempts in zip(calls, made, strict=True)]
+    judged = [(receipt.pending, terminal) for receipt, terminal in served] + own
+    rows = judged_samples(
+        calls, {sample["id"] for sample in plan["samples"] if "adjudication" in sample},
+        sorted(judged, key=lambda pair: pair[0]["createdAtUtc"]))
+    return rows, earlier, served
+
+
 def calibration_document(experiment: Experiment, plan: Bound, approval: Bound) -> Document:
     """The calibration record that the receipts of a plan give. Refuses what is missing, not
     approved, or does not compile."""
@@ -3378,14 +3401,8 @@ def calibration_document(experiment: Experiment, plan: Bound, approval: Bound) -
     hashes = approved_hashes(experiment, plan, approval, {
         call.stem: attempts for call, attempts in zip(calls, made, strict=True)})
     issued = max(attempts[-1].terminal["completedAtUtc"] for attempts in made)
-    earlier = earlier_receipts(experiment, calls, issued)
-    judged = [(receipt.pending, foreign_terminal(experiment, receipt, issued))
-              for receipt in earlier]
-    judged = [pair for pair in judged if pair[1]["status"] != "unserved"]  # nothing was seen
-    judged += [(attempts[-1].pending, attempts[-1].terminal) for attempts in made]
-    rows = judged_samples(
-        calls, {sample["id"] for sample in plan["samples"] if "adjudication" in sample},
-        sorted(judged, key=lambda pair: pair[0]["createdAtUtc"]))
+    rows, earlier, served = counted_samples(experiment, plan, calls, made, issued)
+    criteria = {call.subject["criterionSha256"] for call in calls}
     limits = plan.document.get("qualification")
     people = {sample["id"]: people_of(sample) for sample in plan["samples"]}
     expires = parse_utc(issued) + timedelta(days=plan.document.get("validDays", 90))
@@ -3399,8 +3416,9 @@ def calibration_document(experiment: Experiment, plan: Bound, approval: Bound) -
                 {**row._asdict(), "reviewedBy": people.get(row.id, [])} for row in rows],
             "exclusions": without_notes(plan["exclusions"]),
             "attackSamples": sum(sample.get("attack", False) for sample in plan["samples"]),
-            "attemptNumber": 1 + len({receipt.pending["bound"].get("calibrationPlanSha256")
-                                      for receipt in earlier}),
+            "attemptNumber": 1 + len({
+                receipt.pending["bound"].get("calibrationPlanSha256") for receipt, _ in served
+                if receipt.pending["criterionSha256"] in criteria}),
             "earlierReceipts": {f"{receipt.file}.pending.json": receipt.sha256
                                 for receipt in earlier},
             "approvedBy": approval["approvedBy"], "issuedAtUtc": issued,
@@ -3668,9 +3686,9 @@ def replay(experiment: Experiment, arm: Arm) -> Tally:
         tally.add(case, run, judged)
         tally.rows += rows
         if next_number(run, allowed):
-            tally.possible.append(f"run {arm.file} --case {case.id}")
-        tally.possible += [f"judge {arm.file} --case {case.id} --test {row.testId}"
-                           for row in rows if row.reason == "not-called" and answered(run)
+            tally.possible.append(["run", "--case", case.id])
+        tally.possible += [["judge", "--case", case.id, "--test", row.testId] for row in rows
+                           if row.reason == "not-called" and answered(run)
                            and next_number(judged.get(row.testId, []), allowed)]
     if problems:
         raise Refused(*problems)
@@ -3808,9 +3826,7 @@ def comparison_document(experiment: Experiment, arms: dict[str, Arm], revoked: l
     weighed = weigh(arm.policy.document, rows, families)
     reasons = [*weighed.pop("reasons"), *exposures(experiment, arm.cases, others, last),
                *judge_doubts(arm.calibration, revoked)]
-    developed = [receipt for receipt in others if (
-        receipt.pending["variant"], receipt.pending["split"]) == ("candidate", "development")
-        and foreign_terminal(experiment, receipt, last)["status"] != "unserved"]
+    developed = developed_before(experiment, others, last)
     tried = {receipt.pending["bound"].get("skillSha256") for receipt in developed}
     held, noted = reruns(arm, developed)
     reasons += held
@@ -3836,6 +3852,14 @@ def comparison_document(experiment: Experiment, arms: dict[str, Arm], revoked: l
         "candidateNotes": noted + notes + grader_lines(arm.skill, before.skill),
         "laxGates": lax_gates(arm), "contradictoryTimes": list(dict.fromkeys(experiment.late)),
         "authority": "none"}
+
+
+def developed_before(experiment: Experiment, receipts: list[Foreign],
+                     until: str) -> list[Foreign]:
+    """Those of other plans' receipts in which a candidate was served on development."""
+    return [receipt for receipt in receipts if (
+        receipt.pending["variant"], receipt.pending["split"]) == ("candidate", "development")
+        and foreign_terminal(experiment, receipt, until)["status"] != "unserved"]
 
 
 def reruns(arm: Arm, developed: list[Foreign]) -> tuple[list[str], list[str]]:
@@ -4003,11 +4027,11 @@ def beside(document: str, *names: str) -> str:
     return shlex.join(os.path.join(os.path.dirname(document), name) for name in names)
 
 
-def from_here(words: str, document: str) -> str:
-    """Words in which each document, and FILE for this one, is named as it is typed from
+def from_here(words: str, *documents: str) -> str:
+    """Words in which each document, and FILE for these ones, is named as it is typed from
     here."""
-    return re.sub(r"\bFILE\b|[\w.-]+\.json", lambda match: shlex.quote(document)
-                  if match[0] == "FILE" else beside(document, match[0]), words)
+    return re.sub(r"\bFILE\b|[\w.-]+\.json", lambda match: shlex.join(documents)
+                  if match[0] == "FILE" else beside(documents[0], match[0]), words)
 
 
 def next_step(words: str) -> None:
@@ -4110,7 +4134,8 @@ class Progress:
     def __call__(self, file: str, terminal: Document) -> None:
         """Report one call that ended."""
         done, elapsed = len(self.work.finished), elapsed_clock() - self.started
-        result = terminal["reason"] or terminal.get("verdict") or terminal["status"]
+        result = "ok" if terminal["status"] == "ok" else terminal["reason"]
+        result = terminal.get("verdict", result) if result == "ok" else result
         line = (f"[{done}/{self.total}] {'/'.join(file.split('/')[-2:])} {result}, "
                 f"{terminal['costUsd']} USD; {elapsed:.0f} s, about "
                 f"{elapsed / done * (self.total - done):.0f} s left; "
@@ -4207,9 +4232,18 @@ def cmd_check(options: argparse.Namespace) -> int:
     warn(experiment)
     experiment.problems += [] if experiment.problems else experiment.late
     experiment.settle()
-    say(f"no problem; files read: {len(experiment.hashes())}", *told)
-    words, last = AFTER_CHECK[bounds[-1].kind], options.documents[-1]
-    next_step(from_here(words, last))
+    say(f"no problem; files read: {len(experiment.hashes())}", *told, *(
+        f"{bound.file}: only its form and its references; its own command compares it with the "
+        "receipts" for bound in bounds
+        if bound.kind in {"calibration-approval", "decision", *PROGRAM_SHAPES}))
+    last, words = bounds[-1], AFTER_CHECK[bounds[-1].kind]
+    if last.kind == "plan" and os.path.lexists(
+            f"{experiment.root}/{last['resultDir']}/score.json"):
+        words = AFTER_SCORE[arm_of(experiment, last).name]
+    pair = [document for document, bound in zip(options.documents, bounds, strict=True)
+            if (bound.kind, last.kind) == ("plan", "plan")
+            and (bound["split"], last["split"]) == ("heldout", "heldout")]
+    next_step(from_here(words, *(pair or options.documents[-1:])))
     return DONE
 
 
@@ -4240,7 +4274,8 @@ def check_environment(_: Experiment, environment: Bound) -> list[str]:
 
 def check_policy(experiment: Experiment, policy: Bound, unlock: str = "") -> list[str]:
     """What a policy costs and can show; with the hash of an unlock, what that opens."""
-    checked_policy(experiment, policy)
+    calibration = checked_policy(experiment, policy)
+    experiment.warnings += authority_problems(experiment, policy, calibration)
     environment = experiment.at(policy, "environment")
     told = check_environment(experiment, environment)
     for field in ("developmentCases", "heldoutCases"):
@@ -4266,7 +4301,7 @@ def heldout_sentences(experiment: Experiment, policy: Bound, cases: list[Case],
     name, own = ("heldoutUnlockSha256", unlock) if unlock else ("policySha256", policy.sha256)
     others = [receipt for receipt in other_receipts(experiment, "run", set())
               if receipt.pending["bound"].get(name) != own]
-    experiment.warnings += [f"{text}; such a held-out result can only be a hold"
+    experiment.warnings += [f"{text}; run would refuse it: its result can only be a hold"
                             for text in exposures(experiment, cases, others, END_OF_TIME)]
     critical = sum(test.critical for case in cases for test in case.tests)
     survive = Fraction(98, 100) ** min(critical, 1_000)
@@ -4288,23 +4323,31 @@ def cost_sentences(what: str, environment: Document, runs: int, judgments: int) 
 
 def check_calibration_plan(experiment: Experiment, plan: Bound) -> list[str]:
     """What a calibration plan costs and its sample sizes can prove."""
-    labels = calibration_ready(experiment, plan)
-    groups = collections.Counter((sample["criterion"]["file"], sample.get("slice") or "-",
-                                  labels[sample["id"]]) for sample in plan["samples"])
-    alpha = alpha_of(plan.document.get("qualification"), len({key[:2] for key in groups}))
+    calls, _, rows = calibration_ready(experiment, plan)
+    groups = collections.Counter(
+        (sample["criterion"]["file"], row.slice or "-", row.label)
+        for sample, row in zip(plan["samples"], rows, strict=False) if row.counted)
+    alpha = alpha_of(plan.document.get("qualification"),
+                     len({(row.criterion, row.slice) for row in rows}))
     environment = experiment.at(plan, "environment")
     told = check_environment(experiment, environment)
-    return told + cost_sentences(plan.file, environment.document, 0, len(labels)) + [
+    return told + cost_sentences(plan.file, environment.document, 0, len(calls)) + [
         f"{criterion}, slice {part}: {count} samples labelled {label}: without an error the "
         f"bound would be {percent(upper_bound(0, count, alpha))}"
         for (criterion, part, label), count in sorted(groups.items())]
 
 
 def check_plan(experiment: Experiment, plan: Bound) -> list[str]:
-    """What is left of a plan."""
+    """What is left of a plan, and what would make its runs worthless."""
     arm = arm_of(experiment, plan)
     tally = replay(experiment, arm)
     experiment.warnings += [text for case in arm.cases for text in case_warnings(case)]
+    if tally.stored is not None:
+        score_agrees(arm, tally)
+        return [f"{plan.file}: is scored"]
+    if tally.possible:
+        experiment.warnings += authority_problems(experiment, arm.policy, arm.calibration)
+        refuse_worthless(experiment, [arm])
     return [f"{plan.file}: {tally.run.attempts} Skill attempts and {tally.judge.attempts} "
             f"judge attempts made, {len(tally.possible)} calls possible now, {len(tally.open)} "
             "open"]
@@ -4328,10 +4371,28 @@ CHECKS = {"environment": check_environment, "policy": check_policy, "plan": chec
           "heldout-unlock": check_unlock}
 
 
-def calibration_ready(experiment: Experiment, plan: Bound) -> dict[str, str]:
-    """The labels of a calibration plan. Refuses bad ones, and samples that its exclusions
-    hold."""
-    labels, problems = labels_of(plan)
+def authority_problems(experiment: Experiment, policy: Bound,
+                       calibration: Calibration | None) -> list[str]:
+    """Why the judge of a policy may not judge now."""
+    where = f"{policy.file}: $.calibration"
+    remedy = "a calibration on independent samples, in a new policy, would judge again"
+    if not calibration:
+        return []
+    if not calibration.usable:
+        return [f"{where}: the judge is {calibration.document['status']}; {remedy}",
+                *(f"{group_name(group)}: missed: {text}"
+                  for group in calibration.document["groups"] for text in group["missed"])]
+    lapsed = lapse(experiment.root, calibration, experiment.now)
+    return [f"{where}: {lapsed} (expiry {calibration.document['expiresAtUtc']}); score PLAN "
+            f"--accept-unknown N leaves its checks unknown; {remedy}"] if lapsed else []
+
+
+def calibration_ready(experiment: Experiment, plan: Bound) -> tuple[
+        list[Call], list[list[Attempt]], list[Judged]]:
+    """The calls of a calibration plan, their attempts, and its samples as they can count.
+    Refuses bad labels, samples that its exclusions hold, an output that is another plan's;
+    warns of calls that would be paid for nothing."""
+    problems: list[str] = []
     excluded = places_of(experiment, plan["exclusions"])
     samples = sample_places(experiment, plan)
     problems += [f"leakage: {text}" for text in (*overlaps(samples, excluded),
@@ -4341,9 +4402,33 @@ def calibration_ready(experiment: Experiment, plan: Bound) -> dict[str, str]:
     if not plan["exclusions"]:
         experiment.warnings.append(f"{plan.file}: $.exclusions: empty; absence of leakage not "
                                    "verified")
+    output = plan["calibrationOutputFile"]
+    with contextlib.suppress(FileNotFoundError):
+        if plan.sha256.encode() not in read_bound(experiment.root, output, OUTPUT_LIMIT):
+            problems.append(f"{plan.file}: $.calibrationOutputFile: {output} is there and is "
+                            "not of this plan; give this plan a name of its own")
+    try:
+        calls, made = sample_calls(experiment, plan)
+    except Refused as refusal:
+        problems += refusal.problems
     if problems:
         raise Refused(*problems)
-    return labels
+    rows, _, served = counted_samples(experiment, plan, calls, made, END_OF_TIME)
+    stands = {sample_key(receipt.pending): receipt.file
+              for receipt, terminal in reversed(served)
+              if terminal["status"] == "ok" or terminal.get("reason") in JUDGE_REASONS}
+    for call, attempts, row in zip(calls, made, rows, strict=False):
+        where = f"{plan.file}: sample {row.id}"
+        if attempts and attempts[-1].terminal:
+            continue
+        if file := stands.get(sample_key(call.subject)):
+            experiment.warnings.append(f"{where}: was judged in {file}, and that verdict "
+                                       "stands; a new one is paid for nothing")
+        elif not row.counted:
+            experiment.warnings.append(f"{where}: cannot count: its pair was judged under "
+                                       "another criterion, or another pair of its label and "
+                                       "family was judged, before")
+    return calls, made, rows
 
 
 def refuse_large(calls: Iterable[Call]) -> None:
@@ -4357,8 +4442,7 @@ def cmd_calibrate_run(options: argparse.Namespace) -> int:
     """SPENDS MONEY: judge every sample of a calibration plan once. Writes receipts."""
     experiment, (file,) = open_experiment(options.document)
     plan = named(experiment, file, "calibration-plan")
-    calibration_ready(experiment, plan)
-    calls, made = sample_calls(experiment, plan)
+    calls, made, _ = calibration_ready(experiment, plan)
     refuse_large(calls)
     work = Work(experiment.root, options.elsewhere_ended)
     for call, attempts in zip(calls, made, strict=True):
@@ -4425,9 +4509,9 @@ def arms_for_calls(
     """
     experiment, files = open_experiment(*options.documents)
     arms = [arm_of(experiment, named(experiment, file, "plan")) for file in files]
-    unlocks = [arm.plan.document.get("heldoutUnlock") for arm in arms]
-    pair = len(arms) == 2 and arms[0].name != arms[1].name and None not in unlocks
-    if len(arms) > 1 and not (pair and unlocks[0] == unlocks[1]):
+    unlocks = {arm.plan.document.get("heldoutUnlock", {}).get("sha256") for arm in arms}
+    pair = len(arms) == 2 and arms[0].name != arms[1].name and len(unlocks - {None}) == 1
+    if len(arms) > 1 and not (pair and len(unlocks) == 1):
         raise Refused("expected one plan, or the two held-out plans of one unlock, got "
                       + ", ".join(f"{arm.file} ({arm.name})" for arm in arms))
     cases = arms[0].cases
@@ -4483,9 +4567,17 @@ def alternating(arms: list[Arm], wanted: list[str] | None) -> Iterator[tuple[Arm
             yield from pairs
 
 
-def refuse_exposed(experiment: Experiment, arms: list[Arm]) -> None:
-    """Refuses held-out runs on cases that another plan's run, not the other arm's, has seen."""
+def refuse_worthless(experiment: Experiment, arms: list[Arm]) -> None:
+    """Refuses runs that can only end in a hold: on held-out cases that another plan's run, not
+    the other arm's, has seen; of a candidate that ran on development under this policy."""
     for arm in arms:
+        if arm.name == "candidateDevelopment":
+            held, _ = reruns(arm, developed_before(
+                experiment, list(other_receipts(experiment, "run", {arm.directory})),
+                END_OF_TIME))
+            if held:
+                raise Refused(*(f"{text}: go on with that plan, or revise the candidate"
+                                for text in held))
         if arm.plan["split"] == "heldout":
             unlock = arm.plan["heldoutUnlock"]["sha256"]
             others = [receipt for receipt in other_receipts(
@@ -4499,19 +4591,28 @@ def refuse_exposed(experiment: Experiment, arms: list[Arm]) -> None:
 def cmd_run(options: argparse.Namespace) -> int:
     """SPENDS MONEY: run the Skill of a plan on its cases. Writes receipts."""
     experiment, arms, names = arms_for_calls(options)
-    refuse_exposed(experiment, arms)
     work = Work(experiment.root, options.elsewhere_ended)
     calls = [run_call(arm, case) for arm, case in alternating(arms, options.case)]
     refuse_large(calls)
     for call in calls:
         work.add(call, read_attempts(experiment.root, call, names[call.directory]))
+    if work.todo:
+        refuse_worthless(experiment, arms)
+        experiment.warnings += authority_problems(experiment, arms[0].policy,
+                                                  arms[0].calibration)
     calling = calling_for(experiment, options, arms[0].environment, False, lambda: None)
-    documents = shlex.join(options.documents)
     judged = bool(arms[0].calibration and arms[0].calibration.usable) and any(
         test.kind == "judge" for case in arms[0].cases for test in case.tests)
-    then = f"$judge {documents}" if judged else score_steps(options)
+    then = calling_step("judge", options) if judged else score_steps(options)
     return perform(options, calling, work,
-                   f"$run {documents}" if options.case else then)
+                   calling_step("run", options) if options.case else then)
+
+
+def calling_step(command: str, options: argparse.Namespace) -> str:
+    """A calling command on the same plans, with the options that it takes over."""
+    taken = ["--cli", options.cli] if options.cli else []
+    taken += ["--jobs", str(options.jobs)] if options.jobs > 1 else []
+    return "$" + shlex.join([command, *options.documents, *taken])
 
 
 def score_steps(options: argparse.Namespace) -> str:
@@ -4522,7 +4623,7 @@ def score_steps(options: argparse.Namespace) -> str:
 def cmd_judge(options: argparse.Namespace) -> int:
     """SPENDS MONEY: let the calibrated judge judge the outputs of a plan. Writes receipts."""
     experiment, arms, names = arms_for_calls(options)
-    calibration, documents = arms[0].calibration, shlex.join(options.documents)
+    calibration = arms[0].calibration
     if calibration is None:
         raise Refused(f"{arms[0].policy.file}: $.calibration: null: this policy has no judge "
                       "tests")
@@ -4542,29 +4643,18 @@ def cmd_judge(options: argparse.Namespace) -> int:
     work.again += sum(call.purpose == "run" for state in ("interrupted", "waiting")
                       for call, _ in work.open[state])
     if missing and not (work.todo or work.closed or any(work.open.values())):
-        raise Refused(f"{options.documents[0]}: no Skill run to judge; run {documents} makes "
-                      "them")
-    if work.todo:
-        refuse_judge(experiment, arms[0].policy, calibration)
+        raise Refused(f"{options.documents[0]}: no Skill run to judge; run "
+                      f"{shlex.join(options.documents)} makes them")
+    if work.todo and (problems := authority_problems(experiment, arms[0].policy,
+                                                        calibration)):
+        if not any(work.open.values()):
+            raise Refused(*problems)
+        work.stopped += problems  # what was left open is closed all the same
     calling = calling_for(experiment, options, arms[0].environment, True,
                           lambda: lapse(experiment.root, calibration, utc_now()))
-    then = f"$judge {documents}" if options.case or options.test else score_steps(options)
-    return perform(options, calling, work,
-                   f"$run {documents}" if missing else then)
-
-
-def refuse_judge(experiment: Experiment, policy: Bound, calibration: Calibration) -> None:
-    """Refuses judge calls without a calibration that has authority now."""
-    where = f"{policy.file}: $.calibration"
-    if not calibration.usable:
-        raise Refused(f"{where}: the judge is {calibration.document['status']}; calibrate one "
-                      "that reaches its limits",
-                      *(f"{group_name(group)}: missed: {text}"
-                        for group in calibration.document["groups"]
-                        for text in group["missed"]))
-    if lapsed := lapse(experiment.root, calibration, experiment.now):
-        raise Refused(f"{where}: {lapsed} (expiry {calibration.document['expiresAtUtc']}); "
-                      "calibrate again on independent samples")
+    then = (calling_step("judge", options) if options.case or options.test
+            else score_steps(options))
+    return perform(options, calling, work, calling_step("run", options) if missing else then)
 
 
 def cmd_score(options: argparse.Namespace) -> int:
@@ -4593,7 +4683,10 @@ def cmd_score(options: argparse.Namespace) -> int:
                  for row in document["rows"] if row["verdict"] != "pass"]))
     say(f"accounting: {money_told['status']}; known {money_told['knownUsd']} USD, "
         f"{money_told['unknownCalls']} of unknown cost", result_line(output, new, document))
-    next_step(from_here(AFTER_SCORE[arm.name], options.document))
+    perfect = arm.name == "baselineDevelopment" and told["passed"] == told["total"]
+    next_step(from_here("no check failed, so there is nothing to repair: write harder cases "
+                        "and a new policy" if perfect else AFTER_SCORE[arm.name],
+                        options.document))
     return HOLD if told["unknown"] else DONE
 
 
@@ -4612,11 +4705,12 @@ def refuse_unfinished(options: argparse.Namespace, tally: Tally, not_called: int
         raise Refused(*(f"{name}.pending.json: has no terminal receipt; repeat run or judge "
                         f"{options.document} to close it" for name in tally.open))
     if not_called != (options.accept_unknown or 0):
-        raise Refused(*(f"not finished: {from_here(words, options.document)}"
-                        for words in tally.possible),
-                      f"--accept-unknown: {not_called} checks have no call, got "
-                      f"{options.accept_unknown or 0}; score {options.document} "
-                      f"--accept-unknown {not_called} would freeze them as unknown")
+        raise Refused(*capped([
+            f"not finished: {shlex.join([words[0], options.document, *words[1:]])}"
+            for words in tally.possible]),
+            f"--accept-unknown: {not_called} checks have no call, got "
+            f"{options.accept_unknown or 0}; score {shlex.quote(options.document)} "
+            f"--accept-unknown {not_called} would freeze them as unknown")
 
 
 def cmd_compare(options: argparse.Namespace) -> int:
@@ -4638,6 +4732,11 @@ def cmd_compare(options: argparse.Namespace) -> int:
             experiment.expect(f"{output}: $.plans.{name}", document["plans"][name],
                               arms[name].plan.reference, "use --output NAME for a second one")
         experiment.settle()
+        experiment.warnings += [
+            f"{output}: the calibration was revoked since, at {entry['revokedAtUtc']}; accept "
+            "is refused" for entry in revocations_of(
+                experiment, arms["candidateHeldout"].calibration)
+            if entry not in document["revoked"]]
     warn(experiment)
     say(*comparison_lines(document), result_line(output, new, document))
     names = beside(options.documents[0], output, "decision.json")
@@ -4677,13 +4776,18 @@ def comparison_lines(document: Document) -> list[str]:
     answer = "met" if not hold else "not met: hold" if not met else "met, but hold"
     lines = [f"{synthetic(document)}Threshold {answer}; {SHOWN[document['finding']]}.",
              *capped([f"  hold: {reason}" for reason in document["reasons"]])]
+    unknown = sum(part["unknown"] for part in held["scores"].values())
+    worst = document["worstCase"]
+    lines += [f"With all {unknown} unknown held-out checks against the candidate: "
+              f"{worst['wins']} families improved, {worst['losses']} got worse. As counted:"
+              ] if unknown else []
     lines += [f"{len(told['wins'])} families improved, {len(told['losses'])} got worse, "
               f"{told['ties']} unchanged. Exact one-sided p = {plain(told['pOneSided'])}",
-              f"(worst case for unknowns {plain(document['worstCase']['pOneSided'])}, "
+              f"(worst case for unknowns {plain(worst['pOneSided'])}, "
               f"two-sided {plain(told['pTwoSided'])}). At least 95 % confidence:",
               "net share of families improved is above "
               f"{percent(Fraction(told['netGainAtLeast']), up=False)} (worst case for unknowns "
-              f"{percent(Fraction(document['worstCase']['netGainAtLeast']), up=False)}).",
+              f"{percent(Fraction(worst['netGainAtLeast']), up=False)}).",
               "One attempt a case: run-to-run variation is not told from case differences.",
               "One comparison only: a further candidate on these cases is a second look."]
     lines += comparison_tables(document)
@@ -4734,34 +4838,40 @@ def cmd_verify(options: argparse.Namespace) -> int:
     """Replay everything offline, from a decision receipt, a comparison, or plans.
     Writes nothing."""
     experiment, files = open_experiment(*options.documents)
-    chains: dict[str, set[str]] = {}
+    chains: dict[str, set[str]] = {}  # what each document stands on
+    kinds: set[str] = set()
     for file in files:
         experiment = Experiment(experiment.root, experiment.now)  # each replay by itself
         bound, scores = named(experiment, file, *PROGRAM_SHAPES, "plan"), set()
         if bound.kind == "plan":
             arm = arm_of(experiment, bound)
-            tally = replay(experiment, arm)
+            tally, document = replay(experiment, arm), {"evidenceKind": arm.evidence_kind}
             if tally.stored is not None:
                 score_agrees(arm, tally)
                 scores.add(sha256(tally.stored))
         elif bound.kind == "comparison":
-            stored_comparison(experiment, bound)
+            document, _ = stored_comparison(experiment, bound)
         elif bound.kind == "calibration":
-            rebuilt_calibration(experiment, bound)
+            document = rebuilt_calibration(experiment, bound).document
         else:
             document = decision_document(experiment, experiment.at(bound, "comparison"),
                                          experiment.at(bound, "decisionDocument"))
             same_document(bound, document)
-        chains[file] = {*scores, *experiment.hashes().values(), *(
-            built.score_sha256 for built in experiment.built.values()
-            if isinstance(built, Tally))}
+        kinds.add(document["evidenceKind"])
+        chains[file] = {*scores, *experiment.hashes().values()}
+        for built in experiment.built.values():
+            chains[file] |= {built.score_sha256} if isinstance(built, Tally) else (
+                {sha256(built)} if isinstance(built, bytes) else set())  # a SKILL.md
     trusted = set(options.trust or ())
-    if missing := [f"--trust {digest}: no document of this experiment has that hash"
-                   for digest in sorted(trusted - set().union(*chains.values()))] or [
-                       f"{file}: stands on no hash given with --trust; verify it by itself"
-                       for file, chain in chains.items() if trusted and not chain & trusted]:
-        raise Refused(*missing)
-    say(f"{'consistent with what you trust' if options.trust else 'self-consistent'}: "
+    unheld = sorted(trusted - set().union(*chains.values()))
+    if unheld:
+        raise Refused(*(f"--trust {digest}: no document of this experiment has that hash"
+                        for digest in unheld))
+    if trusted and not all(chain & trusted for chain in chains.values()):
+        raise Refused(*(f"{file}: stands on no hash given with --trust; verify it by itself"
+                        for file, chain in chains.items() if not chain & trusted))
+    say(f"{synthetic({'evidenceKind': evidence_kind(*kinds)})}"
+        f"{'consistent with what you trust' if options.trust else 'self-consistent'}: "
         f"{', '.join(files)}",
         "A replay explains history; it renews no authority. An experiment forged or repeated "
         "as a whole shows only against a hash published before, or the provider's usage page.")

@@ -606,7 +606,7 @@ def plan_counts(desk: Desk, role: str) -> tuple[Counts, Counts]:
     tally = eval_loop.replay(experiment, arm)
     judged = [row for row in tally.rows if row.kind == "judge"]
     runs, judgments = Counts(len(arm.cases)), Counts(len(judged))
-    runs.todo = sum(words.startswith("run ") for words in tally.possible)
+    runs.todo = sum(words[0] == "run" for words in tally.possible)
     for file in tally.open:
         (judgments if ".judge." in file else runs).open[open_state(desk, file)] += 1
     not_called = sum(row.reason == "not-called" for row in judged)

@@ -83,6 +83,7 @@ def assert_exposed(own: Experiment, case: str) -> None:
     calls = len(own.call_log())
     for arguments in (plans, plans[:1], plans[1:]):
         refused(own.command("run", *arguments), case, "exposed")
+        refused(own.command("check", *arguments), case, "exposed")
     assert len(own.call_log()) == calls
 
 

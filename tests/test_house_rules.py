@@ -26,7 +26,7 @@ TREE = ast.parse(TEXT)
 # Ceilings near what the file needs now, so that growth is noticed. The goals are smaller:
 # 2,000 lines and 16,000 tokens, better 1,800 and 14,000; 50 lines a function; the money path,
 # that is everything up to the end of Calls, under 900 lines.
-LINES_CEILING, TOKENS_CEILING, MONEY_PATH_CEILING = 4_830, 37_400, 1_715
+LINES_CEILING, TOKENS_CEILING, MONEY_PATH_CEILING = 4_960, 38_400, 1_715
 LINES_GOAL, TOKENS_GOAL, MONEY_PATH_GOAL = 2_000, 16_000, 900
 COLUMNS, FUNCTION_LINES, MEDIAN_LINES, NESTING, OPERANDS = 96, 50, 15, 5, 5
 

@@ -75,8 +75,8 @@ def test_the_whole_walk_ends_in_an_accept_bound_to_comparison_and_skill(finished
     finished.command("verify", "decision-receipt.json", expect=0)
 
 
-def test_the_whole_walk_makes_every_call_once(walked):
-    experiment = walked("decide")
+def test_the_whole_walk_makes_every_call_once(make):
+    experiment = make().walk()
     calls = experiment.call_log()
     by_purpose = [call["purpose"] for call in calls]
     assert (by_purpose.count("run"), by_purpose.count("judge")) == (8, 3 + 8)
@@ -925,9 +925,8 @@ def test_a_gate_that_nothing_reaches_is_told_before_paying(make):
 
 def test_an_output_file_below_a_file_is_refused(make):
     experiment = make(calibration={"calibrationOutputFile": "environment.json/a/c.json"})
-    done = experiment.calibrate(expect=(0, 3))
-    assert done.returncode == 3
-    assert "Traceback" not in done.stderr and "environment.json" in done.stderr
+    refused(experiment, "calibrate-run", "calibration-plan.json",
+            saying=("environment.json/a/c.json",))
 
 
 @pytest.mark.parametrize("lost", ["stdout", "stderr", "both"])
@@ -1051,18 +1050,41 @@ def test_a_score_is_refused_when_calls_were_made_while_it_was_worked_out(
 # ---- second tries, and where they lie ------------------------------------------------------
 
 
-def test_a_candidate_that_ran_twice_on_development_can_only_be_a_hold(make):
+def test_a_candidate_that_ran_twice_on_development_can_only_be_a_hold(make, tmp_path):
+    """The second run is made in a copy: in one experiment it is refused."""
     experiment = make(heldout=5, judge=False)
     experiment.walk("diagnose")
+    elsewhere = experiment.copied(tmp_path / "elsewhere")
     experiment.candidate_development()
     plan = experiment.read(CANDIDATE_DEVELOPMENT)
-    experiment.write("again-plan.json", {**plan, "resultDir": "results/again"})
-    experiment.command("run", "again-plan.json", expect=0)
-    experiment.command("score", "again-plan.json", expect=0)
+    elsewhere.write("again-plan.json", {**plan, "resultDir": "results/again"})
+    elsewhere.command("run", "again-plan.json", expect=0)
+    shutil.copytree(elsewhere.path("results/again"), experiment.path("results/again"))
     experiment.unlock()
     experiment.heldout()
     told = experiment.compare(expect=4).stdout
     assert "results/again" in told and comparison(experiment)["status"] == "hold"
+
+
+@pytest.mark.parametrize("command", ["check", "run"])
+def test_a_second_run_of_a_candidate_on_development_is_refused_before_it_is_paid(
+        make, command):
+    experiment = make(judge=False)
+    experiment.walk("candidate_development")
+    plan = experiment.read(CANDIDATE_DEVELOPMENT)
+    experiment.write("again-plan.json", {**plan, "resultDir": "results/again"})
+    refused(experiment, command, "again-plan.json",
+            saying=("results/candidate-development", "revise the candidate"))
+
+
+def test_an_unserved_run_of_a_candidate_forbids_no_other_plan(make):
+    experiment = make(judge=False, development=1)
+    experiment.walk("diagnose")
+    experiment.rules({"purpose": "run", "status": 401, "times": 1})
+    plan = experiment.write_plan("candidate", "development")
+    experiment.command("run", plan, expect=6)
+    experiment.write("again-plan.json", {**experiment.read(plan), "resultDir": "results/again"})
+    experiment.command("run", "again-plan.json", expect=0)
 
 
 def test_a_result_directory_in_another_arms_skill_project_is_refused(make):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import sys
 
 import pytest
@@ -195,8 +196,10 @@ def test_a_template_that_is_filled_in_passes_check(finished, stem):
     document = filled(template(f"{stem}.template.json"), source)
     if "terminalHashes" in document:
         document["terminalHashes"] = source["terminalHashes"]
-    if "resultDir" in document:  # the old one belongs to the document that was there before
-        document["resultDir"] = "results/filled-in"
+    if "resultDir" in document:  # the old one is of the document that was there before
+        shutil.rmtree(finished.path(source["resultDir"]))
+    if "calibrationOutputFile" in document:
+        finished.path("calibration.json").unlink()
     assert placeholders(document) == 0
     before = finished.files()
     finished.write("filled-in.json", document)
