@@ -31,7 +31,8 @@ PER_DOCUMENT = 330
 def desk(tmp_path_factory):
     """An experiment that was unlocked, with one document of every kind that checks well.
 
-    The plans have result directories of their own, without receipts that bind their bytes.
+    Plans that begin with "fresh" have result directories of their own, without receipts that
+    bind their bytes.
     """
     own = Quick(tmp_path_factory.mktemp("desk"), development=2, heldout=2,
                      slices=("one",), environment={"passEnvironment": []},
@@ -40,11 +41,20 @@ def desk(tmp_path_factory):
                      calibration={"validDays": 30}).walk("unlock")
     for name in own.plan_names():
         variant, split, _ = name.split("-")
+        if name == "candidate-development-plan.json":      # the first one ran already
+            continue
         kept = own.path(name).read_bytes() if own.path(name).exists() else None
         own.write_plan(variant, split, resultDir=f"fresh/{variant}-{split}")
         own.path(name).rename(own.path(f"fresh-{name}"))
         if kept:
             own.write(name, kept)
+    own.second_candidate(CANDIDATE_SKILL + "Be brief.\n")
+    own.write_diagnosis()
+    plan = own.write_plan("candidate", "development", resultDir="fresh/candidate-development")
+    own.path(plan).rename(own.path("fresh-candidate-development-plan.json"))
+    own.write("fresh-calibration-plan.json", {
+        **own.read("calibration-plan.json"), "resultDir": "fresh/calibration",
+        "calibrationOutputFile": "fresh.json"})
     own.write("expected.json", own.read("cases/d01/expected.json"))
     own.write_revocation()
     own.write("decision.json", {
@@ -55,7 +65,7 @@ def desk(tmp_path_factory):
 
 
 NAMES = ["environment", "spending", "development-cases", "heldout-cases", "expected",
-         "calibration-plan", "calibration-approval", "policy", "diagnosis", "heldout-unlock",
+         "fresh-calibration-plan", "calibration-approval", "policy", "diagnosis", "heldout-unlock",
          "fresh-baseline-development-plan", "fresh-candidate-development-plan",
          "fresh-baseline-heldout-plan", "fresh-candidate-heldout-plan", "decision",
          "revocations"]
