@@ -2050,8 +2050,8 @@ class Bound:
 
 
 class Experiment:
-    """One experiment directory as one command sees it: each bound file is read once, at one
-    moment.
+    """One experiment directory as one command sees it: each file that a document refers to is
+    read once, at one moment.
 
     `problems` collects everything wrong, `warnings` what the owner should know, `absent` sealed
     inventories that a custodian has; `late` claimed times that contradict receipts, which are
@@ -2213,13 +2213,13 @@ def scan_skill(file: str, name: str, text: str) -> tuple[list[str], list[str]]:
     warnings)."""
     problems, warnings = [], []
     for number, key, value in _frontmatter(text, problems, warnings, file):
-        where, plain = f"{file}: line {number}: {key}", value.strip("'\"")
+        where, bare = f"{file}: line {number}: {key}", value.strip("'\"")
         if key in CHANGING_KEYS:
             problems.append(f"{where}: changes or executes something in the CLI; remove it to "
                             "measure the text")
-        elif key == "user-invocable" and plain.lower() != "true":
+        elif key == "user-invocable" and bare.lower() != "true":
             problems.append(f"{where}: such a Skill is never run by this program; remove it")
-        elif key == "name" and plain != name:
+        elif key == "name" and bare != name:
             problems.append(f"{where}: expected {name} (the policy's skillName), got "
                             f"{shorten(value)}")
         elif value.startswith(("&", "*", "!")):
@@ -3095,7 +3095,8 @@ class Arm(NamedTuple):
 
 
 class Tally:
-    """What the receipts of one plan say: rows, sums, times, ids, and the score that follows."""
+    """What the receipts of one plan say: rows, sums, times, ids, and the score that follows.
+    `scored` keeps of it what a comparison needs."""
 
     def __init__(self) -> None:
         self.rows: list[Row] = []
@@ -3818,40 +3819,41 @@ def comparison_document(experiment: Experiment, arms: dict[str, Arm], revoked: l
     rows["candidateHeldout"] = [
         row._replace(verdict="fail") if row.check in against else row
         for row in rows["candidateHeldout"]]
-    arm, before = arms["candidateHeldout"], arms["baselineHeldout"]
-    families = {case.id: case.place.family for case in arm.cases}
+    candidate, baseline = arms["candidateHeldout"], arms["baselineHeldout"]
+    calibration = candidate.calibration
+    families = {case.id: case.place.family for case in candidate.cases}
     last = max(tally.last for tally in tallies.values())
     others = list(other_receipts(experiment, "run", {one.directory for one in arms.values()},
                                  last))
-    weighed = weigh(arm.policy.document, rows, families)
-    reasons = [*weighed.pop("reasons"), *exposures(experiment, arm.cases, others, last),
-               *judge_doubts(arm.calibration, revoked)]
+    weighed = weigh(candidate.policy.document, rows, families)
+    reasons = [*weighed.pop("reasons"), *exposures(experiment, candidate.cases, others, last),
+               *judge_doubts(calibration, revoked)]
     developed = developed_before(experiment, others, last)
     tried = {receipt.pending["bound"].get("skillSha256") for receipt in developed}
-    held, noted = reruns(arm, developed)
+    held, noted = reruns(candidate, developed)
     reasons += held
-    _, notes = candidate_leaks(arm.skill, before.skill, arm.cases)
+    _, notes = candidate_leaks(candidate.skill, baseline.skill, candidate.cases)
     return {
-        "kind": "comparison", "evidenceKind": arm.evidence_kind,
+        "kind": "comparison", "evidenceKind": candidate.evidence_kind,
         "status": "hold" if reasons else "eligible-for-manual-review",
         "finding": weighed.pop("finding"), "reasons": reasons,
         "plans": {name: arms[name].plan.reference for name in ARMS},
         "scoreSha256": {name: tallies[name].score_sha256 for name in ARMS},
-        "policySha256": arm.policy.sha256,
-        "calibrationSha256": arm.calibration and arm.calibration.sha256,
-        "baselineSkillSha256": sha256(before.skill), "candidateSkillSha256": sha256(arm.skill),
-        **weighed,
+        "policySha256": candidate.policy.sha256,
+        "calibrationSha256": calibration and calibration.sha256,
+        "baselineSkillSha256": sha256(baseline.skill),
+        "candidateSkillSha256": sha256(candidate.skill), **weighed,
         "heldout": {"families": family_result(family_differences(
             rows["baselineHeldout"], rows["candidateHeldout"], families)),
             **split_result(rows, "Heldout")},
         "development": split_result(rows, "Development"), **expenses(tallies, rows),
-        "judge": arm.calibration and {name: arm.calibration.document[name] for name in (
+        "judge": calibration and {name: calibration.document[name] for name in (
             "status", "rule", "labelKind", "alpha", "groups", "attemptNumber", "expiresAtUtc")},
-        "revoked": revoked, "candidatesTried": len({*tried, sha256(arm.skill)}),
+        "revoked": revoked, "candidatesTried": len({*tried, sha256(candidate.skill)}),
         "otherReceipts": {f"{receipt.file}.pending.json": receipt.sha256 for receipt in others},
-        "candidateNotes": noted + notes + grader_lines(arm.skill, before.skill),
-        "laxGates": lax_gates(arm), "contradictoryTimes": list(dict.fromkeys(experiment.late)),
-        "authority": "none"}
+        "candidateNotes": noted + notes + grader_lines(candidate.skill, baseline.skill),
+        "laxGates": lax_gates(candidate),
+        "contradictoryTimes": list(dict.fromkeys(experiment.late)), "authority": "none"}
 
 
 def developed_before(experiment: Experiment, receipts: list[Foreign],
@@ -4647,9 +4649,9 @@ def cmd_judge(options: argparse.Namespace) -> int:
                       f"{shlex.join(options.documents)} makes them")
     if work.todo and (problems := authority_problems(experiment, arms[0].policy,
                                                         calibration)):
-        if not any(work.open.values()):
+        if not any(call.purpose == "judge" for left in work.open.values() for call, _ in left):
             raise Refused(*problems)
-        work.stopped += problems  # what was left open is closed all the same
+        work.stopped += problems  # a judgment that was left open is closed all the same
     calling = calling_for(experiment, options, arms[0].environment, True,
                           lambda: lapse(experiment.root, calibration, utc_now()))
     then = (calling_step("judge", options) if options.case or options.test

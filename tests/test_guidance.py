@@ -7,6 +7,7 @@ import shutil
 
 import pytest
 
+import eval_loop
 from builder import VARIANTS, good
 from test_loop import (BASELINE_DEVELOPMENT, BASELINE_HELDOUT, CANDIDATE_DEVELOPMENT,
                        CANDIDATE_HELDOUT, refused)
@@ -246,3 +247,28 @@ def test_the_hash_of_a_skill_may_be_trusted(finished):
     for variant in VARIANTS:
         digest = finished.sha(finished.skill_file(variant))
         finished.command("verify", "decision-receipt.json", "--trust", digest, expect=0)
+
+
+# ---- found by changing the program -----------------------------------------------------------
+
+
+def test_held_out_text_that_only_the_baseline_holds_is_no_leak_of_the_candidate(ready):
+    experiment = ready("policy", judge=False)
+    case = cases_of_heldout(experiment)
+    case = case._replace(task=eval_loop.Bound("input.txt", "text", "", "What " * 9 + "now?"))
+    old, new = f"Know this: {case.task.document}".encode(), b"Know nothing."
+    assert eval_loop.candidate_leaks(new, old, [case]) == ([], [])
+    assert eval_loop.candidate_leaks(old, new, [case])[0]
+
+
+def cases_of_heldout(experiment):
+    """The first held-out case, as the program loads it."""
+    loaded = eval_loop.Experiment(str(experiment.directory), eval_loop.utc_now())
+    inventory = loaded.load({"file": "heldout-cases.json"}, "cases")
+    return eval_loop.cases_of(loaded, inventory)[0]
+
+
+def test_a_damaged_score_that_speaks_of_a_timeout_is_refused_and_no_crash(ready):
+    experiment = ready("baseline_development")
+    experiment.path("results/baseline-development/score.json").write_bytes(b'{"regex-timeout"')
+    refused(experiment, "verify", BASELINE_DEVELOPMENT, saying=("score.json",))
