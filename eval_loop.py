@@ -3103,7 +3103,7 @@ class Tally:
         self.run, self.judge = Sums(), Sums()
         self.names: Parts = {}               # the receipts of its directory
         self.files: dict[str, str | None] = {}  # attempt -> hash of its terminal receipt
-        self.call_ids: list[bytes] = []      # of UUIDs, which take a third of the memory so
+        self.call_ids: list[bytes] = []      # UUIDs, smaller than as text
         self.programs: set[str] = set()
         self.started: dict[str, str] = {}    # case -> when its Skill run was claimed
         self.last = ""                       # time of the last receipt
@@ -3377,9 +3377,9 @@ def earlier_receipts(experiment: Experiment, calls: list[Call], until: str) -> l
 def counted_samples(experiment: Experiment, plan: Bound, calls: list[Call],
                     made: list[list[Attempt]], until: str) -> tuple[
                         list[Judged], list[Foreign], list[tuple[Foreign, Document]]]:
-    """Every sample as it counts with what other plans judged until a time; those receipts; and
-    those of them that may have been served, with their terminals. A sample that is not judged
-    yet counts as if the judge were right."""
+    """Every sample as it counts with what other plans judged until a time, those of this plan
+    first; those receipts; and those of them that may have been served, with their terminals. A
+    sample that is not judged yet counts as if the judge were right."""
     earlier = earlier_receipts(experiment, calls, until)
     served = [(receipt, terminal) for receipt in earlier if (
         terminal := foreign_terminal(experiment, receipt, until))["status"] != "unserved"]
@@ -3813,8 +3813,9 @@ def comparison_document(experiment: Experiment, arms: dict[str, Arm], revoked: l
     checks where a person disagreed with the judge: they count as failed."""
     tallies = {name: scored(experiment, arms[name]) for name in ARMS}
     if twice := repeated(call for tally in tallies.values() for call in tally.call_ids):
-        raise Refused(f"call id {twice[0].hex()}: stands in two receipts; a call cannot count "
-                      "twice")
+        import uuid
+        raise Refused(f"call id {uuid.UUID(bytes=twice[0])}: stands in two receipts; a call "
+                      "cannot count twice")
     rows = {name: tally.rows for name, tally in tallies.items()}
     rows["candidateHeldout"] = [
         row._replace(verdict="fail") if row.check in against else row
@@ -4136,8 +4137,8 @@ class Progress:
     def __call__(self, file: str, terminal: Document) -> None:
         """Report one call that ended."""
         done, elapsed = len(self.work.finished), elapsed_clock() - self.started
-        result = "ok" if terminal["status"] == "ok" else terminal["reason"]
-        result = terminal.get("verdict", result) if result == "ok" else result
+        ended_well = terminal["status"] == "ok"
+        result = terminal.get("verdict", "ok") if ended_well else terminal["reason"]
         line = (f"[{done}/{self.total}] {'/'.join(file.split('/')[-2:])} {result}, "
                 f"{terminal['costUsd']} USD; {elapsed:.0f} s, about "
                 f"{elapsed / done * (self.total - done):.0f} s left; "
@@ -4243,8 +4244,8 @@ def cmd_check(options: argparse.Namespace) -> int:
             f"{experiment.root}/{last['resultDir']}/score.json"):
         words = AFTER_SCORE[arm_of(experiment, last).name]
     pair = [document for document, bound in zip(options.documents, bounds, strict=True)
-            if (bound.kind, last.kind) == ("plan", "plan")
-            and (bound["split"], last["split"]) == ("heldout", "heldout")]
+            if bound.kind == "plan" == last.kind
+            and bound["split"] == "heldout" == last["split"]]
     next_step(from_here(words, *(pair or options.documents[-1:])))
     return DONE
 
@@ -4647,8 +4648,8 @@ def cmd_judge(options: argparse.Namespace) -> int:
     if missing and not (work.todo or work.closed or any(work.open.values())):
         raise Refused(f"{options.documents[0]}: no Skill run to judge; run "
                       f"{shlex.join(options.documents)} makes them")
-    if work.todo and (problems := authority_problems(experiment, arms[0].policy,
-                                                        calibration)):
+    problems = authority_problems(experiment, arms[0].policy, calibration)
+    if work.todo and problems:
         if not any(call.purpose == "judge" for left in work.open.values() for call, _ in left):
             raise Refused(*problems)
         work.stopped += problems  # a judgment that was left open is closed all the same
@@ -4860,15 +4861,14 @@ def cmd_verify(options: argparse.Namespace) -> int:
                                          experiment.at(bound, "decisionDocument"))
             same_document(bound, document)
         kinds.add(document["evidenceKind"])
-        chains[file] = {*scores, *experiment.hashes().values()}
-        for built in experiment.built.values():
-            chains[file] |= {built.score_sha256} if isinstance(built, Tally) else (
-                {sha256(built)} if isinstance(built, bytes) else set())  # a SKILL.md
+        built = experiment.built.values()
+        chains[file] = {*scores, *experiment.hashes().values(),
+                        *(part.score_sha256 for part in built if isinstance(part, Tally)),
+                        *(sha256(part) for part in built if isinstance(part, bytes))}  # Skills
     trusted = set(options.trust or ())
-    unheld = sorted(trusted - set().union(*chains.values()))
-    if unheld:
+    if strange := sorted(trusted - set().union(*chains.values())):
         raise Refused(*(f"--trust {digest}: no document of this experiment has that hash"
-                        for digest in unheld))
+                        for digest in strange))
     if trusted and not all(chain & trusted for chain in chains.values()):
         raise Refused(*(f"{file}: stands on no hash given with --trust; verify it by itself"
                         for file, chain in chains.items() if not chain & trusted))

@@ -254,15 +254,15 @@ def test_the_hash_of_a_skill_may_be_trusted(finished):
 
 def test_held_out_text_that_only_the_baseline_holds_is_no_leak_of_the_candidate(ready):
     experiment = ready("policy", judge=False)
-    case = cases_of_heldout(experiment)
+    case = first_heldout_case(experiment)
     case = case._replace(task=eval_loop.Bound("input.txt", "text", "", "What " * 9 + "now?"))
     old, new = f"Know this: {case.task.document}".encode(), b"Know nothing."
     assert eval_loop.candidate_leaks(new, old, [case]) == ([], [])
     assert eval_loop.candidate_leaks(old, new, [case])[0]
 
 
-def cases_of_heldout(experiment):
-    """The first held-out case, as the program loads it."""
+def first_heldout_case(experiment):
+    """That case, held-out case, as the program loads it."""
     loaded = eval_loop.Experiment(str(experiment.directory), eval_loop.utc_now())
     inventory = loaded.load({"file": "heldout-cases.json"}, "cases")
     return eval_loop.cases_of(loaded, inventory)[0]

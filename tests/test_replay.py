@@ -522,7 +522,7 @@ def test_one_call_that_counts_for_both_arms_is_told_by_its_id(tmp_path):
     for plan in plans:
         assert say(own.directory, "score", plan).status == 0     # each arm alone looks right
     said = say(own.directory, "compare", *own.plan_names())
-    assert said.status == 3 and "call id" in said.err, said
+    assert said.status == 3 and f"call id {ids[0]}" in said.err, said
     assert not own.path("comparison.json").exists()
 
 
