@@ -4350,6 +4350,7 @@ def check_plan(experiment: Experiment, plan: Bound) -> list[str]:
         return [f"{plan.file}: is scored"]
     if tally.possible:
         experiment.warnings += authority_problems(experiment, arm.policy, arm.calibration)
+    if any(command == "run" for command, *_ in tally.possible):
         refuse_worthless(experiment, [arm])
     return [f"{plan.file}: {tally.run.attempts} Skill attempts and {tally.judge.attempts} "
             f"judge attempts made, {len(tally.possible)} calls possible now, {len(tally.open)} "
@@ -4395,11 +4396,10 @@ def calibration_ready(experiment: Experiment, plan: Bound) -> tuple[
     """The calls of a calibration plan, their attempts, and its samples as they can count.
     Refuses bad labels, samples that its exclusions hold, an output that is another plan's;
     warns of calls that would be paid for nothing."""
-    problems: list[str] = []
     excluded = places_of(experiment, plan["exclusions"])
     samples = sample_places(experiment, plan)
-    problems += [f"leakage: {text}" for text in (*overlaps(samples, excluded),
-                                                 *equal_inputs(samples))]
+    problems = [f"leakage: {text}" for text in (*overlaps(samples, excluded),
+                                                *equal_inputs(samples))]
     problems += [f"{file}: missing; $.exclusions of {plan.file} names it: without it leakage "
                  "is not verified" for file in sorted(experiment.absent)]
     if not plan["exclusions"]:

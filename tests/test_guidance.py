@@ -162,6 +162,18 @@ def test_a_scored_plan_is_said_to_be_scored_and_leads_on(ready):
     assert next_command(done) == ["check", CANDIDATE_DEVELOPMENT]
 
 
+def test_a_plan_whose_runs_are_paid_may_be_judged_whatever_ran_since(ready, tmp_path):
+    experiment = ready("diagnose")
+    plan = experiment.write_plan("candidate", "development")
+    elsewhere = experiment.copied(tmp_path / "elsewhere")
+    experiment.command("run", plan, expect=0)
+    elsewhere.write("again-plan.json", {**elsewhere.read(plan), "resultDir": "results/again"})
+    elsewhere.command("run", "again-plan.json", expect=0)
+    shutil.copytree(elsewhere.path("results/again"), experiment.path("results/again"))
+    experiment.command("check", plan, expect=0)
+    experiment.command("judge", plan, expect=0)
+
+
 def test_both_held_out_plans_are_checked_together_and_run_together(ready):
     experiment = ready("unlock")
     plans = [experiment.write_plan(variant, "heldout") for variant in VARIANTS]

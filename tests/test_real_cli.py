@@ -982,10 +982,13 @@ def test_without_a_server_no_call_counts_as_asked_and_later_ones_succeed(
     cli, version = version_of_cli("pinned")
     made = World(tmp_path, cli, version, development=2, judge=False,
                  fields={"unservedAttempts": 2})
-    made.api.server.server_close()            # nothing listens there now
+    made.api.server.server_close()
     made.experiment.jobs = 1
     plan = made.experiment.planned()
-    made.experiment.command("run", plan, expect=(4, 6))
+    with socket.socket() as held:             # nothing listens there, nor can begin to
+        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        held.bind(("127.0.0.1", made.api.port))
+        made.experiment.command("run", plan, expect=(4, 6))
     for case in ("d01", "d02"):
         said = made.experiment.read(
             f"results/baseline-development/{case}.run.1.terminal.json")
