@@ -316,7 +316,7 @@ def publish(root: str, file: str, raw: bytes) -> int:
     Returns its descriptor, locked. FileExistsError when the name is taken. Refuses when the
     file system cannot do it; the name is then not there, or whole.
     """
-    directory, name = os.path.split(os.path.join(root, file))
+    directory, name = os.path.split(path := os.path.join(root, file))
     draft = os.path.join(directory, f".{name}.{os.urandom(8).hex()}.tmp")
     parse_json(raw, OWN)  # no float is ever written
     if os.path.realpath(directory) != directory:
@@ -329,8 +329,8 @@ def publish(root: str, file: str, raw: bytes) -> int:
         while written < len(raw):
             written += os.write(descriptor, raw[written:])
         os.fsync(descriptor)
-        os.link(draft, os.path.join(directory, name))
-        final = os.path.join(directory, name)
+        os.link(draft, path)
+        final = path
         remove(draft)
         sync_directory(directory)
     except OSError as error:
@@ -2049,6 +2049,16 @@ class Bound:
         return {"file": self.file, "sha256": self.sha256}
 
 
+class Test(NamedTuple):
+    """One test of a case's output; a judge test has a criterion, a literal one a value."""
+
+    id: str
+    kind: str
+    critical: bool
+    value: str | None
+    criterion: Bound | None
+
+
 class Experiment:
     """One experiment directory as one command sees it: each file that a document refers to is
     read once, at one moment.
@@ -2128,6 +2138,8 @@ class Experiment:
                               "that grows when it is normalised, as U+FDFA does")
             kind = kind or self._told_kind(file, document)
             good = kind == "text" or self._check(file, kind, document)
+            if good and kind == "expected":  # one a case: only its tests are kept
+                document = self._tests(document)
             self.bound[file, kind] = Bound(file, kind, sha256(raw), document if good else None)
             return self.bound[file, kind]
         except FileNotFoundError:
@@ -2157,6 +2169,13 @@ class Experiment:
             raise Refused(f"{file}: expected exactly one of the fields that tell a document's "
                           f"kind ({', '.join(TELLING_FIELD)}), got {', '.join(told) or 'none'}")
         return TELLING_FIELD[told[0]]
+
+    def _tests(self, document: Document) -> list[Test]:
+        """The tests of an expected document; words that thousands of rows share are one."""
+        return [Test(sys.intern(test["id"]), sys.intern(test["kind"]), test["critical"],
+                     test.get("value"),
+                     self.at(test, "criterion") if "criterion" in test else None)
+                for test in document["tests"]]
 
     def _check(self, file: str, kind: str, document: Any) -> bool:
         """Whether a document is of its shape and rules; loads all that it refers to."""
@@ -2344,16 +2363,6 @@ class Place(NamedTuple):
     input_sha256: str            # of the normalised input
 
 
-class Test(NamedTuple):
-    """One test of a case's output; a judge test has a criterion, a literal one a value."""
-
-    id: str
-    kind: str
-    critical: bool
-    value: str | None
-    criterion: Bound | None
-
-
 class Case(NamedTuple):
     """One real task with its texts and tests."""
 
@@ -2385,21 +2394,9 @@ def cases_of(experiment: Experiment, inventory: Bound) -> list[Case]:
                                  for name in ("input", "truth", "expected"))
         cases.append(Case(
             entry["id"], entry["caseGroup"], entry["sourceId"], entry.get("slice"), task, truth,
-            expected, tests_of(experiment, expected), place_of(inventory.file, entry, task)))
+            expected, expected.document, place_of(inventory.file, entry, task)))
     inventory.document["cases"] = []
     return cases
-
-
-@once_a_command
-def tests_of(experiment: Experiment, expected: Bound) -> list[Test]:
-    """The tests of an expected document, which is then let go of: there is one a case. Interned
-    are words that thousands of rows share."""
-    tests = [Test(sys.intern(test["id"]), sys.intern(test["kind"]), test["critical"],
-                  test.get("value"),
-                  experiment.at(test, "criterion") if "criterion" in test else None)
-             for test in expected["tests"]]
-    expected.document = {}
-    return tests
 
 
 def overlaps(places: list[Place], others: list[Place]) -> Iterator[str]:
@@ -2545,13 +2542,16 @@ def sign_test(wins: int, losses: int) -> tuple[Fraction, Fraction]:
     return tail(wins), min(Fraction(1), 2 * tail(max(wins, losses)))
 
 
-@functools.lru_cache(maxsize=4)  # the worst and the best case often have the same sizes
-def subset_sums(sizes: tuple[int, ...]) -> int:
-    """How many subsets have each sum, in one integer: len(sizes) + 2 bits for each sum."""
-    ways = 1
+@functools.lru_cache(maxsize=8)  # the worst and the best case often have the same sizes
+def subset_sums(sizes: tuple[int, ...]) -> list[int]:
+    """How many subsets have each sum from 0 on; worked out in one integer, so many bytes a
+    sum."""
+    width, ways = len(sizes) // 8 + 1, 1
     for size in sizes:
-        ways += ways << size * (len(sizes) + 2)
-    return ways
+        ways += ways << 8 * size * width
+    raw = ways.to_bytes((sum(sizes) + 1) * width, "little")
+    return [int.from_bytes(raw[start:start + width], "little")
+            for start in range(0, len(raw), width)]
 
 
 def sign_flip(differences: list[int]) -> tuple[Fraction, Fraction]:
@@ -2561,12 +2561,15 @@ def sign_flip(differences: list[int]) -> tuple[Fraction, Fraction]:
     Fraction(1, 32)
     """
     sizes = tuple(sorted(abs(difference) for difference in differences if difference))
-    slot, ways, observed = len(sizes) + 2, subset_sums(sizes), sum(differences)
+    observed, half = sum(differences), subset_sums(sizes[::2])
+    beyond = list(itertools.accumulate(reversed(subset_sums(sizes[1::2]))))
+    largest = len(beyond) - 1  # sum of the other half; beyond[largest - x]: its sums from x on
 
     def share(reached: int) -> Fraction:
-        """The share of sign patterns whose positive part is this or more: a number modulo a
-        slot of ones is the sum of its slots, as modulo 9 it is of its decimal digits."""
-        return Fraction((ways >> reached * slot) % ((1 << slot) - 1), 2 ** len(sizes))
+        """The share of sign patterns whose positive part is this or more."""
+        patterns = sum(ways * beyond[min(largest - reached + start, largest)]
+                       for start, ways in enumerate(half) if start >= reached - largest)
+        return Fraction(patterns, 2 ** len(sizes))
 
     two_sided = 2 * share((sum(sizes) + abs(observed)) // 2) if observed else Fraction(1)
     return share((sum(sizes) + observed) // 2), min(Fraction(1), two_sided)

@@ -116,31 +116,25 @@ def quiet(words: list[str]) -> int:
         return eval_loop.main(words)
 
 
-# Says one command as the interpreter would, and then how many bytes its process had in memory at
-# most. (What wait4 tells holds the memory of the process that started it, too.)
+# Says one command in a process of its own and then how many bytes that had in memory at most. It
+# is small itself: what the system tells of a process counts the one that started it, too.
 ALONE = """
-import atexit, re, resource, runpy, sys
-def told():
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (
-        1 if sys.platform == "darwin" else 1024)
-    if sys.platform == "linux":
-        with open("/proc/self/status", encoding="ascii") as status:
-            peak = 1024 * int(re.search(r"VmHWM:\\s*(\\d+)", status.read())[1])
-    print(f"\\npeak {peak}")
-atexit.register(told)
-del sys.argv[0]
-runpy.run_path(sys.argv[0], run_name="__main__")
+import resource, subprocess, sys
+done = subprocess.run(sys.argv[1:], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+print(done.returncode, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * (
+    1 if sys.platform == "darwin" else 1024))
 """
 
 
 def peak_memory(words: list[str], directory: pathlib.Path) -> int:
-    """Bytes that a process which says one command, and nothing else, had in memory at most."""
-    done = subprocess.run([sys.executable, "-c", ALONE, str(PROGRAM), *words], cwd=directory,
-                          stdin=subprocess.DEVNULL, capture_output=True, encoding="utf-8",
-                          check=False)
-    if done.returncode not in (0, 4):
-        raise SystemExit(f"{words[0]}: exit status {done.returncode}:\n{done.stderr[-4000:]}")
-    return int(done.stdout.rpartition("peak ")[2])
+    """Bytes that a process which says one command as an owner does had in memory at most."""
+    done = subprocess.run([sys.executable, "-S", "-c", ALONE, sys.executable, str(PROGRAM),
+                           *words], cwd=directory, capture_output=True, encoding="utf-8",
+                          check=True)
+    status, peak = map(int, done.stdout.split())
+    if status not in (0, 4):
+        raise SystemExit(f"{words[0]}: exit status {status}:\n{done.stderr[-4000:]}")
+    return peak
 
 
 def opens_worker(*words: str) -> dict:
