@@ -220,8 +220,7 @@ def parse_utc(text: Any) -> datetime | None:
 
 
 def decimal_of(value: Any) -> Decimal | None:
-    """The exact decimal in an owner's "0.1" or 0.1: not negative, at most 30 digits; else
-    None."""
+    """The exact decimal in an owner's "0.1" or 0.1; None if negative or over 30 digits."""
     if type(value) not in (str, int, Decimal) or (type(value) is int and abs(value) > 10**30):
         return None
     text = value if type(value) is str else format(Decimal(value), "f")
@@ -428,8 +427,7 @@ def unlocked(root: str, file: str) -> bool:
 
 
 def receipt_names(root: str, directory: str, purpose: str = "") -> Parts:
-    """The receipts of one result directory, or those of one purpose; none when it is not
-    there."""
+    """The receipts of a result directory, or of one purpose; none when it is not there."""
     found: Parts = {}
     path = os.path.join(root, directory)
     if os.path.realpath(path) != os.path.normpath(path):
@@ -443,7 +441,7 @@ def receipt_names(root: str, directory: str, purpose: str = "") -> Parts:
         raise Refused(f"{directory}: cannot be listed ({error.strerror})") from None
     for name in names:
         if purpose in name and (match := RECEIPT.fullmatch(name)):
-            found.setdefault(match["stem"], set()).add(match["part"])
+            found.setdefault(match["stem"], set()).add(sys.intern(match["part"]))
     return found
 
 
@@ -1537,8 +1535,7 @@ def close_call(calling: Calling, call: Call, file: str, call_id: str, pending_sh
 
 
 def close_interrupted(calling: Calling, call: Call, left: Attempt) -> Document | None:
-    """The terminal receipt of a call whose program and CLI are gone; None when another process
-    closes it."""
+    """The terminal receipt of a call that nothing makes any more; None: another closes it."""
     descriptor = open_plain(f"{calling.root}/{left.file}.pending.json", os.O_RDWR)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -1914,8 +1911,7 @@ def repeated_ids(entries: list[Document], path: str) -> Iterator[str]:
 
 
 def environment_rules(document: Document) -> Iterator[str]:
-    """Two different models, no Claude Code that was not measured, a judge's CLI whole or not
-    at all."""
+    """Two models, no Claude Code that was not measured, a judge's CLI whole or not at all."""
     if document["modelId"].strip().lower() == document["judgeModelId"].strip().lower():
         yield ("$.judgeModelId: expected another model than modelId, got the same; name a "
                "second one: a model must not judge itself")
@@ -1991,8 +1987,7 @@ def calibration_plan_rules(document: Document) -> Iterator[str]:
 
 
 def plan_rules(document: Document) -> Iterator[str]:
-    """A candidate is developed on a diagnosis; held-out plans need the unlock, and only
-    they."""
+    """A candidate is developed on a diagnosis; only held-out plans stand on an unlock."""
     heldout = document["split"] == "heldout"
     wanted = {"heldoutUnlock": heldout,
               "diagnosis": not heldout and document["variant"] == "candidate"}
@@ -2016,8 +2011,7 @@ DOCUMENT_RULES = {"environment": environment_rules, "plan": plan_rules,
 
 
 def hash_problem(file: str, raw: bytes, expected: str, source: str) -> str:
-    """The sentence for bytes that are not those approved, naming what differs if it is
-    known."""
+    """The sentence for bytes that are not those approved, with what differs if it is known."""
     lines = raw.replace(b"\r\n", b"\n")
     variants = {
         "line endings (CRLF or LF)": (lines, lines.replace(b"\n", b"\r\n")),
@@ -2228,8 +2222,7 @@ EXPANDED = re.compile(r"(?<!\\)(\$[0-9]|\$\{CLAUDE_\w*\}?)")
 
 
 def scan_skill(file: str, name: str, text: str) -> tuple[list[str], list[str]]:
-    """What is wrong with a Skill's text, and what its owner should know: (problems,
-    warnings)."""
+    """(problems, warnings): what is wrong with a Skill's text, what its owner should know."""
     problems, warnings = [], []
     for number, key, value in _frontmatter(text, problems, warnings, file):
         where, bare = f"{file}: line {number}: {key}", value.strip("'\"")
@@ -2292,24 +2285,22 @@ def _frontmatter(text: str, problems: list[str], warnings: list[str],
     seen = set()
     for number, (depth, line) in enumerate(zip(depths, lines, strict=True),
                                            line_of(text, match.start(1))):
+        if len(problems) > FINDING_LIMIT:
+            return
         if depth > top or not line.strip() or line[depth] in "#-]}":
             continue
         found = KEY_LINE.fullmatch(line.strip())
         if not found:
             problems.append(f"{file}: line {number}: expected 'key: value', got "
                             f"{shorten(line)}")
-        key = (found and (found[1] or found[2] or found[3] or "").rstrip()) or ""
-        if key and key in seen:
+            continue
+        key, value = (found[1] or found[2] or found[3] or "").rstrip(), found[4] or ""
+        if key in seen:
             problems.append(f"{file}: line {number}: the key {shorten(key)} stands twice; "
                             "remove one, loaders keep different ones")
-        if len(problems) > FINDING_LIMIT:
-            return
         seen.add(key)
-        value = (found and found[4]) or ""
         quoted = QUOTED.fullmatch(value.strip())
-        if key:
-            value = quoted[1] if quoted else re.sub(r"(^|\s)#.*", "", value).strip()
-            yield number, key, value
+        yield number, key, quoted[1] if quoted else re.sub(r"(^|\s)#.*", "", value).strip()
 
 
 def read_skill(experiment: Experiment, plan: Bound, name: str) -> bytes:
@@ -2470,8 +2461,7 @@ def shared_run(text: str, short_runs: set[str], long_runs: set[str]) -> str:
 
 def candidate_leaks(candidate: bytes, baseline: bytes,
                     cases: list[Case]) -> tuple[list[str], list[str]]:
-    """Held-out text only in the candidate: (problems: long runs, notes: shorter ones,
-    values)."""
+    """Held-out text only in the candidate: (problems: long runs, notes: short runs, values)."""
     new, old = (normalise(raw.decode("utf-8", "replace")) for raw in (candidate, baseline))
     runs = [windows(new, length) - windows(old, length)
             for length in (NOTE_LENGTH, LEAK_LENGTH)]
@@ -2544,8 +2534,7 @@ def sign_test(wins: int, losses: int) -> tuple[Fraction, Fraction]:
 
 @functools.lru_cache(maxsize=8)  # the worst and the best case often have the same sizes
 def subset_sums(sizes: tuple[int, ...]) -> list[int]:
-    """How many subsets have each sum from 0 on; worked out in one integer, so many bytes a
-    sum."""
+    """How many subsets have each sum from 0 on; one integer holds all, `width` bytes each."""
     width, ways = len(sizes) // 8 + 1, 1
     for size in sizes:
         ways += ways << 8 * size * width
@@ -2658,8 +2647,7 @@ def label_of(sample: Document, reviewers: list[str],
 
 
 class Judged(NamedTuple):
-    """One sample as it counts: what the human said, what the judge said, and whether it
-    counts."""
+    """One sample: what the human said, what the judge said, and whether it counts."""
 
     id: str
     criterion: str
@@ -2693,14 +2681,11 @@ def class_counts(rows: list[Judged], alpha: Fraction) -> Document:
 
 def further_samples(errors: int, n: int, limit: Fraction, alpha: Fraction) -> str:
     """How many more samples without a further error would bring a bound to its limit."""
-    low, high = n, 100_000
-    if upper_bound(errors, high, alpha) > limit:
-        return "more than 100,000"
-    while high - low > 1:
-        middle = (low + high) // 2
-        reached = upper_bound(errors, middle, alpha) <= limit
-        low, high = (low, middle) if reached else (middle, high)
-    return str(high - n)
+    import bisect
+    sizes = range(n, 100_001)
+    more = bisect.bisect_left(sizes, True,
+                              key=lambda size: upper_bound(errors, size, alpha) <= limit)
+    return str(more) if more < len(sizes) else "more than 100,000"
 
 
 def group_name(group: Document) -> str:
@@ -2709,8 +2694,7 @@ def group_name(group: Document) -> str:
 
 
 def missed_limits(group: Document, limits: Document, alpha: Fraction) -> list[str]:
-    """Every registered limit that a group misses, with the further samples that it would
-    need."""
+    """Every registered limit that a group misses, and the further samples it would need."""
     missed = []
     for name, (label, _, limit_name) in CLASSES.items():
         errors, n, least = group[name]["errors"], group[name]["n"], limits["minimumPerClass"]
@@ -3106,14 +3090,13 @@ class Tally:
         self.run, self.judge = Sums(), Sums()
         self.names: Parts = {}               # the receipts of its directory
         self.files: dict[str, str | None] = {}  # attempt -> hash of its terminal receipt
-        self.call_ids: list[bytes] = []      # UUIDs, smaller than as text
+        self.call_ids = bytearray()          # UUIDs end to end, 16 bytes each
         self.programs: set[str] = set()
         self.started: dict[str, str] = {}    # case -> when its Skill run was claimed
         self.last = ""                       # time of the last receipt
         self.possible: list[list[str]] = []  # what could be called: run or judge, and options
         self.open: list[str] = []            # attempts without terminal
-        self.stored: bytes | None = None     # score.json
-        self.score_sha256 = ""
+        self.score_sha256: str | None = None  # of its score.json, if there is one
 
     def add(self, case: Case, run: list[Attempt], judged: dict[str, list[Attempt]]) -> None:
         """Add the attempts of one case."""
@@ -3127,7 +3110,7 @@ class Tally:
             sums.milliseconds += terminal.get("elapsedMilliseconds") or 0
             sums.tokens += sum(terminal["usage"].values())
             self.files[made.file] = made.terminal_sha256
-            self.call_ids.append(bytes.fromhex(made.pending["callId"].replace("-", "")))
+            self.call_ids += bytes.fromhex(made.pending["callId"].replace("-", ""))
             self.programs.add(made.pending["programSha256"])
             self.last = max(self.last, made.pending["createdAtUtc"], terminal["completedAtUtc"])
             self.open += [made.file] if made.status == "open" else []
@@ -3202,8 +3185,7 @@ class Foreign(NamedTuple):
 
 def other_receipts(experiment: Experiment, purpose: str, own: set[str],
                    until: str = END_OF_TIME) -> Iterator[Foreign]:
-    """Pending receipts of a purpose outside the given directories, created no later than a
-    time."""
+    """Pending receipts of a purpose outside the given directories, created until a time."""
     shape = CALIBRATED if purpose == "calibrate" else RAN
     for directory in receipt_directories(experiment.root):
         names = {} if directory in own else receipt_names(
@@ -3343,8 +3325,7 @@ def without_notes(value: Any) -> Any:
 
 def approved_hashes(experiment: Experiment, plan: Bound, approval: Bound,
                     made: dict[str, list[Attempt]]) -> dict[str, str]:
-    """The terminal receipts of a calibration plan by name. Refuses what is missing, or is not
-    what was approved."""
+    """A calibration plan's terminal receipts by name. Refuses a missing or not approved one."""
     allowed = experiment.at(plan, "environment")["unservedAttempts"]
     hashes = {f"{os.path.basename(attempt.file)}.terminal.json": attempt.terminal_sha256
               for attempts in made.values() for attempt in attempts}
@@ -3399,8 +3380,8 @@ def counted_samples(experiment: Experiment, plan: Bound, calls: list[Call],
 
 
 def calibration_document(experiment: Experiment, plan: Bound, approval: Bound) -> Document:
-    """The calibration record that the receipts of a plan give. Refuses what is missing, not
-    approved, or does not compile."""
+    """The calibration record of a plan's receipts. Refuses what is missing, not approved, or
+    does not compile."""
     calls, made = sample_calls(experiment, plan)
     hashes = approved_hashes(experiment, plan, approval, {
         call.stem: attempts for call, attempts in zip(calls, made, strict=True)})
@@ -3597,8 +3578,7 @@ def arm_of(experiment: Experiment, plan: Bound) -> Arm:
 
 
 def predecessors(experiment: Experiment, plan: Bound, policy: Bound) -> dict[str, Arm]:
-    """The development arms that a plan stands on; notes where it does not fit what was
-    approved."""
+    """The development arms that a plan stands on; notes where it differs from the approval."""
     field = next((name for name in ("diagnosis", "heldoutUnlock") if name in plan.document),
                  None)
     if field is None:
@@ -3674,8 +3654,7 @@ def replay(experiment: Experiment, arm: Arm) -> Tally:
     """
     tally, problems, allowed = Tally(), [], arm.environment["unservedAttempts"]
     names = tally.names = receipt_names(experiment.root, arm.directory)
-    tally.stored = stored_score(experiment, arm)
-    timeouts = saved_timeouts(tally.stored)
+    tally.score_sha256, timeouts = told_by_score(experiment, arm)
     usable = bool(arm.calibration and arm.calibration.usable)
     for case in arm.cases:
         try:
@@ -3696,7 +3675,7 @@ def replay(experiment: Experiment, arm: Arm) -> Tally:
                            and next_number(judged.get(row.testId, []), allowed)]
     if problems:
         raise Refused(*problems)
-    if tally.stored is not None and tally.open:
+    if tally.score_sha256 and tally.open:
         raise Refused(*(f"{file}.terminal.json: missing; restore it, the score stands on it"
                         for file in tally.open))
     refuse_strays(arm.plan, names, set(tally.files))
@@ -3716,17 +3695,18 @@ def stored_score(experiment: Experiment, arm: Arm) -> bytes | None:
         return None
 
 
-def saved_timeouts(score: bytes | None) -> set[tuple[str, str]] | None:
-    """The checks whose pattern ran out of time when the score was written, and which are not
-    tried again; None while there is no score."""
-    if score is None:
-        return None
+def told_by_score(experiment: Experiment, arm: Arm) -> tuple[
+        str | None, set[tuple[str, str]] | None]:
+    """The hash of a plan's score, and the checks whose pattern ran out of time when it was
+    written, which are not tried again; None and None while there is no score."""
+    if (score := stored_score(experiment, arm)) is None:
+        return None, None
     try:
         rows = parse_json(score)["rows"] if b'"regex-timeout"' in score else []
-        return {(row["caseId"], row["testId"]) for row in rows
-                if (row["reason"], row["kind"]) == ("regex-timeout", "regex")}
+        return sha256(score), {(row["caseId"], row["testId"]) for row in rows
+                               if (row["reason"], row["kind"]) == ("regex-timeout", "regex")}
     except (ValueError, LookupError, TypeError):
-        return set()  # the score will be found to differ
+        return sha256(score), set()  # the score will be found to differ
 
 
 def score_document(arm: Arm, tally: Tally) -> Document:
@@ -3743,14 +3723,17 @@ def score_document(arm: Arm, tally: Tally) -> Document:
             "lastAtUtc": tally.last, "rows": [row._asdict() for row in tally.rows]}
 
 
-def score_agrees(arm: Arm, tally: Tally) -> None:
+def score_agrees(experiment: Experiment, arm: Arm, tally: Tally) -> None:
     """Refuses a stored score that its receipts do not give, naming those it does not bind."""
-    score = f"{arm.directory}/score.json"
+    score, document = f"{arm.directory}/score.json", score_document(arm, tally)
+    if sha256(canonical(document)) == tally.score_sha256:
+        return
+    stored = stored_score(experiment, arm) or b""
     try:
-        same_bytes(score, tally.stored, score_document(arm, tally))
+        same_bytes(score, stored, document)
     except Refused as refusal:
         foreign = [file for file, digest in tally.files.items()
-                   if digest and digest.encode() not in tally.stored]
+                   if digest and digest.encode() not in stored]
         raise Refused(*(f"{file}.terminal.json: not the bytes that {score} binds; restore the "
                         "one that changed" for file in foreign[:20]) if foreign
                       else refusal.problems) from None
@@ -3760,12 +3743,11 @@ def score_agrees(arm: Arm, tally: Tally) -> None:
 def scored(experiment: Experiment, arm: Arm) -> Tally:
     """The tally of a plan whose score exists and is what its receipts give."""
     tally, file = replay(experiment, arm), f"{arm.directory}/score.json"
-    if tally.stored is None:
+    if tally.score_sha256 is None:
         raise Refused(f"{file}: missing; score {arm.file} writes it")
     tally.names = {}  # only rows and sums are kept
-    score_agrees(arm, tally)
-    tally.score_sha256 = sha256(tally.stored)
-    tally.stored, tally.files = b"", {}
+    score_agrees(experiment, arm, tally)
+    tally.files = {}
     tally.rows = [Row(*row[:-2], (), ()) for row in tally.rows]
     return tally
 
@@ -3815,7 +3797,8 @@ def comparison_document(experiment: Experiment, arms: dict[str, Arm], revoked: l
     """The comparison that the receipts of four arms give; `against` are candidate held-out
     checks where a person disagreed with the judge: they count as failed."""
     tallies = {name: scored(experiment, arms[name]) for name in ARMS}
-    if twice := repeated(call for tally in tallies.values() for call in tally.call_ids):
+    ids = b"".join(tally.call_ids for tally in tallies.values())
+    if twice := repeated(ids[start:start + 16] for start in range(0, len(ids), 16)):
         import uuid
         raise Refused(f"call id {uuid.UUID(bytes=twice[0])}: stands in two receipts; a call "
                       "cannot count twice")
@@ -3871,14 +3854,14 @@ def developed_before(experiment: Experiment, receipts: list[Foreign],
 def reruns(arm: Arm, developed: list[Foreign]) -> tuple[list[str], list[str]]:
     """Where else this candidate ran on development: under this policy, which holds it back, and
     under another one, which is only noted."""
-    rerun = {(os.path.dirname(receipt.file), receipt.pending["bound"].get("policySha256"))
-             for receipt in developed
-             if receipt.pending["bound"].get("skillSha256") == sha256(arm.skill)}
+    skill, policy = sha256(arm.skill), arm.policy.sha256
     told = "this candidate ran on development there, too, under"
+    places = sorted({(os.path.dirname(receipt.file), bound.get("policySha256") == policy)
+                     for receipt in developed
+                     if (bound := receipt.pending["bound"]).get("skillSha256") == skill})
     return ([f"{directory}: {told} this policy; a second run tries chance again"
-             for directory, policy in sorted(rerun, key=str) if policy == arm.policy.sha256],
-            [f"{directory}: {told} another policy"
-             for directory, policy in sorted(rerun, key=str) if policy != arm.policy.sha256])
+             for directory, same in places if same],
+            [f"{directory}: {told} another policy" for directory, same in places if not same])
 
 
 def judge_doubts(calibration: Calibration | None, revoked: list[Document]) -> Iterator[str]:
@@ -3964,11 +3947,11 @@ def decision_document(experiment: Experiment, comparison: Bound, decision: Bound
     for name, wanted in (("comparisonSha256", comparison.sha256),
                          ("candidateSkillSha256", told["candidateSkillSha256"])):
         experiment.expect(f"{decision.file}: $.{name}", wanted, decision[name])
-    tallies = [scored(experiment, arm) for arm in arms.values()]
+    tallies = {name: scored(experiment, arm) for name, arm in arms.items()}
     experiment.late.clear()  # those of the chain stand in the comparison
     experiment.later(f"{decision.file}: $.decidedAtUtc", decision["decidedAtUtc"],
-                     max(tally.last for tally in tallies), "the last receipt")
-    rows = {row.check: row for row in scored(experiment, arms["candidateHeldout"]).rows}
+                     max(tally.last for tally in tallies.values()), "the last receipt")
+    rows = {row.check: row for row in tallies["candidateHeldout"].rows}
     reviews = {(item["caseId"], item["testId"]): item["verdict"]
                for item in decision.document.get("humanReview", [])}
     problems += [f"{decision.file}: $.humanReview: expected a judge check of the held-out "
@@ -4034,8 +4017,7 @@ def beside(document: str, *names: str) -> str:
 
 
 def from_here(words: str, *documents: str) -> str:
-    """Words in which each document, and FILE for these ones, is named as it is typed from
-    here."""
+    """Words with each document, and FILE for these ones, named as it is typed from here."""
     return re.sub(r"\bFILE\b|[\w.-]+\.json", lambda match: shlex.join(documents)
                   if match[0] == "FILE" else beside(documents[0], match[0]), words)
 
@@ -4348,8 +4330,8 @@ def check_plan(experiment: Experiment, plan: Bound) -> list[str]:
     arm = arm_of(experiment, plan)
     tally = replay(experiment, arm)
     experiment.warnings += [text for case in arm.cases for text in case_warnings(case)]
-    if tally.stored is not None:
-        score_agrees(arm, tally)
+    if tally.score_sha256:
+        score_agrees(experiment, arm, tally)
         return [f"{plan.file}: is scored"]
     if tally.possible:
         experiment.warnings += authority_problems(experiment, arm.policy, arm.calibration)
@@ -4516,8 +4498,8 @@ def arms_for_calls(
     experiment, files = open_experiment(*options.documents)
     arms = [arm_of(experiment, named(experiment, file, "plan")) for file in files]
     unlocks = {arm.plan.document.get("heldoutUnlock", {}).get("sha256") for arm in arms}
-    pair = len(arms) == 2 and arms[0].name != arms[1].name and len(unlocks - {None}) == 1
-    if len(arms) > 1 and not (pair and len(unlocks) == 1):
+    pair = len(arms) == 2 and arms[0].name != arms[1].name
+    if len(arms) > 1 and not (pair and len(unlocks) == 1 and None not in unlocks):
         raise Refused("expected one plan, or the two held-out plans of one unlock, got "
                       + ", ".join(f"{arm.file} ({arm.name})" for arm in arms))
     cases = arms[0].cases
@@ -4669,7 +4651,7 @@ def cmd_score(options: argparse.Namespace) -> int:
     arm = arm_of(experiment, named(experiment, file, "plan"))
     tally = replay(experiment, arm)
     document, output = score_document(arm, tally), f"{arm.directory}/score.json"
-    if new := tally.stored is None:
+    if new := tally.score_sha256 is None:
         refuse_unfinished(options, tally, document["accounting"]["notCalled"])
         with experiment_lock(experiment.root):
             if receipt_names(experiment.root, arm.directory) != tally.names:
@@ -4677,7 +4659,7 @@ def cmd_score(options: argparse.Namespace) -> int:
                               "has ended")
             publish_result(experiment.root, output, document)
     else:
-        score_agrees(arm, tally)
+        score_agrees(experiment, arm, tally)
     warn(experiment)
     told, money_told = document["totals"], document["accounting"]
     say(f"{synthetic(document)}{arm.plan['variant']} {arm.plan['split']}: {told['passed']} of "
@@ -4774,8 +4756,7 @@ def comparison_tables(document: Document) -> list[str]:
 
 
 def comparison_lines(document: Document) -> list[str]:
-    """A comparison for people; the first line answers. Threshold met is not improvement
-    shown."""
+    """A comparison for people; the first line answers: threshold met is no improvement yet."""
     held, money_told = document["heldout"], document["accounting"]
     told, hold = held["families"], document["status"] == "hold"
     met = all(gate["met"] for gate in document["gates"])
@@ -4852,9 +4833,9 @@ def cmd_verify(options: argparse.Namespace) -> int:
         if bound.kind == "plan":
             arm = arm_of(experiment, bound)
             tally, document = replay(experiment, arm), {"evidenceKind": arm.evidence_kind}
-            if tally.stored is not None:
-                score_agrees(arm, tally)
-                scores.add(sha256(tally.stored))
+            if tally.score_sha256:
+                score_agrees(experiment, arm, tally)
+                scores.add(tally.score_sha256)
         elif bound.kind == "comparison":
             document, _ = stored_comparison(experiment, bound)
         elif bound.kind == "calibration":
@@ -4885,7 +4866,8 @@ def cmd_verify(options: argparse.Namespace) -> int:
 
 # ---------------------------------------------------------------- Command line
 
-MANY, ONE = {"nargs": "+", "metavar": "DOCUMENT"}, {"metavar": "PLAN"}
+MANY = {"nargs": "+", "metavar": "DOCUMENT"}
+ONE, PLANS = {"metavar": "PLAN"}, {"nargs": "+", "metavar": "PLAN"}
 CASES = {"--case": {"action": "append", "metavar": "CASE", "help": "only this (repeatable)"}}
 CALLS = {"--jobs": {"type": int, "default": 1, "metavar": "N", "choices": range(1, 65),
                     "help": "calls at a time, 1 to 64 (default 1)"},
@@ -4899,8 +4881,8 @@ COMMANDS: list[tuple[str, Callable[[argparse.Namespace], int], dict[str, Documen
     ("calibrate-run", cmd_calibrate_run, {"document": ONE, **CALLS}),
     ("calibrate-finalize", cmd_calibrate_finalize, {"document": ONE,
                                                     "approval": {"metavar": "APPROVAL"}}),
-    ("run", cmd_run, {"documents": {"nargs": "+", "metavar": "PLAN"}, **CASES, **CALLS}),
-    ("judge", cmd_judge, {"documents": {"nargs": "+", "metavar": "PLAN"}, **CASES, "--test": {
+    ("run", cmd_run, {"documents": PLANS, **CASES, **CALLS}),
+    ("judge", cmd_judge, {"documents": PLANS, **CASES, "--test": {
         "action": "append", "metavar": "TEST", "help": "only this (repeatable)"}, **CALLS}),
     ("score", cmd_score, {"document": ONE, "--accept-unknown": {
         "type": int, "metavar": "N",
